@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune._arrays import Array
-from dptune._checks import kind, real, shown, whole
+from dptune._checks import at_least, kind, real, shown, whole
 from dptune.errors import InputError
 from dptune.federated.settings import FTSSettings
 from dptune.search.gp.features import FeaturePosterior, FourierFeatures, ascend
@@ -98,7 +98,8 @@ class FTSAgent:
         self.model = model
         self.settings = model.settings
         self.agent = number
-        self._seed = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed
+        drawn = int(np.random.SeedSequence().generate_state(1)[0])
+        self._seed = drawn if seed is None else at_least("seed", seed, 0, 2**128)
         self._X: list[FloatArray] = []
         self._Phi: list[FloatArray] = []  # shared features of the observed points
         self.values: list[float] = []

@@ -310,7 +310,7 @@ class Federation:
             raise dptune.InputError(f"hosts must be a whole number from 1 to {settings.agents}; got {shown(hosts)}.")
         check_mode(mode, known=True)
         space = AgentSpace.of(param_space, settings)
-        seed = secrets.randbits(63) if seed is None else at_least("seed", seed, 0)
+        seed = secrets.randbits(63) if seed is None else at_least("seed", seed, 0, 2**128)
         space.participants([0], transport, seed)  # refuses a server with other settings
         self._transport = transport  # the first transport keeps a server alive
         self._points = 0

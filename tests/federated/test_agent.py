@@ -230,6 +230,10 @@ def test_hyperparameters_are_fitted_now_and_then() -> None:
     assert agent.hyperparameters() is first
 
 
+def test_a_seed_may_have_the_bits_that_a_federation_draws() -> None:
+    assert FTSAgent(FTSModel(SETTINGS), 0, seed=2**63 - 1).initial_point(0).shape == (SETTINGS.d,)
+
+
 def test_constant_values_are_harmless() -> None:
     agent = agent_with(0)
     for _ in range(3):
