@@ -110,5 +110,9 @@ def _settle(p: Float | Int) -> None:
     object.__setattr__(p, "log", boolean("log", p.log))
     if real(p.low) is None or real(p.high) is None or p.low > p.high:
         raise InputError(f"a range needs finite low <= high; got low={shown(p.low)}, high={shown(p.high)}.")
+    if real(p.high - p.low) is None:
+        raise InputError(
+            f"a range needs a finite width, high - low; got low={shown(p.low)}, high={shown(p.high)}. Use a log scale."
+        )
     if p.log and p.low <= 0:
         raise InputError(f"a log scale needs low > 0; got low={shown(p.low)}.")

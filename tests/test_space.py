@@ -112,9 +112,11 @@ def test_what_is_no_number_is_refused_with_the_way_to_tune_it() -> None:
 
 
 OF_RANGE, OF_LOG = "a range needs finite low <= high; got low=", "a log scale needs low > 0; got low="
+OF_WIDTH = "a range needs a finite width, high - low; got low="
 WORDS: list[tuple[Callable[[], Any], str]] = [
     (lambda: Float(2.0, 1.5), f"{OF_RANGE}2.0, high=1.5."),
     (lambda: Float(-math.inf, 1), f"{OF_RANGE}-inf, high=1."),
+    (lambda: Float(-1e308, 1e308), f"{OF_WIDTH}-1e+308, high=1e+308. Use a log scale."),
     (lambda: Int(0, 5, log=True), f"{OF_LOG}0."),
     (lambda: Float(0.0, 5, log=True), f"{OF_LOG}0.0."),
     (lambda: Float(0, 1, step=0.0), "step must be positive and cannot go with log=True; got step=0.0."),
@@ -134,6 +136,8 @@ def test_a_refused_range_quotes_what_was_given() -> None:
         assert str(refused.value) == words
     with pytest.raises(InputError, match=r"^log must be True or False; got 1\.$"):
         Float(1, 2, log=1)
+    with pytest.raises(InputError, match=rf"^{OF_WIDTH}"):
+        Int(-(10**308), 10**308)
 
 
 def test_what_keeps_parameters_from_being_a_point_is_named() -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune._arrays import Array
-from dptune._checks import kind, real, shown, whole
+from dptune._checks import at_least, kind, real, shown, whole
 from dptune.errors import InputError
 from dptune.federated.settings import FTSSettings
 from dptune.search.gp.features import FeaturePosterior, FourierFeatures, ascend
@@ -27,6 +27,7 @@ _SAME = 1e-6  # distance within which two points of the cube count as one
 _EDGE = 1e-9
 _TRIES = 16  # tries to find a new initial point if points are rounded
 _CLIMBERS, _LOOKED_AT = 5, 64
+LARGEST_VALUE = 1e100  # squares of larger values would overflow
 _FITTED = 4  # with fewer observations, hyperparameters stay at their prior
 _INITIAL, _MESSAGE, _CHOICE, _OWN = range(4)  # streams of an agent's random numbers
 
@@ -97,7 +98,8 @@ class FTSAgent:
         self.model = model
         self.settings = model.settings
         self.agent = number
-        self._seed = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed
+        drawn = int(np.random.SeedSequence().generate_state(1)[0])
+        self._seed = drawn if seed is None else at_least("seed", seed, 0, 2**128)
         self._X: list[FloatArray] = []
         self._Phi: list[FloatArray] = []  # shared features of the observed points
         self.values: list[float] = []
@@ -105,13 +107,20 @@ class FTSAgent:
         self._fitted = 0  # number of observations at the last fit
 
     def tell(self, x: npt.ArrayLike, y: float) -> None:
-        """Add an observation, larger is better; x is a point of the cube (d,) and y finite, else `InputError`."""
+        """Add an observation, larger is better; x is a point of the cube (d,), y finite and below 1e100 in magnitude.
+
+        Raises:
+            InputError: x or y is something else.
+        """
         point = as_vector(x, self.settings.d, name="x")
         if not ((point >= -_SAME) & (point <= 1 + _SAME)).all():
             raise InputError("x must lie in the unit cube.")
         value = real(y)
-        if value is None:
-            raise InputError(f"a value must be a finite number; got {kind(y)}. Leave out an evaluation that failed.")
+        if value is None or abs(value) >= LARGEST_VALUE:
+            raise InputError(
+                f"a value must be a finite number below {LARGEST_VALUE:g}; got {kind(y)}. Leave out an evaluation that "
+                "failed."
+            )
         self._X.append(point.copy())
         self._Phi.append(self.model.features(point[None])[0])
         self.values.append(value)

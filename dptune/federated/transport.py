@@ -6,7 +6,6 @@ promises: every agent sends in every round, whether or not it is sampled, and on
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -14,9 +13,9 @@ from typing import Protocol, runtime_checkable
 
 import numpy.typing as npt
 
-from dptune._checks import between, positive
+from dptune._checks import between, positive, real
 from dptune.errors import AlreadySent, InputError, PlanComplete, RoundClosed
-from dptune.federated.agent import FTSAgent
+from dptune.federated.agent import LARGEST_VALUE, FTSAgent
 from dptune.federated.messages import Message
 from dptune.federated.server import FTSServer
 from dptune.search.gp.points import FloatArray
@@ -109,10 +108,11 @@ class InProcess(Transport):
 
 
 def larger_is_better(value: object, *, maximize: bool) -> float | None:
-    """Return an agent's y for a framework's value, or None if the value is not a finite number."""
-    if not isinstance(value, int | float) or not math.isfinite(value):
+    """Return an agent's y for a framework's value, or None if the value is not a finite number below 1e100."""
+    number = real(value)
+    if number is None or abs(number) >= LARGEST_VALUE:
         return None
-    return float(value) if maximize else -float(value)
+    return number if maximize else -number
 
 
 class Participant:

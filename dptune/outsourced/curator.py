@@ -129,11 +129,13 @@ class OutsourcedCurator:
             key: names the export; another key is another release with its own noise and price.
 
         Raises:
+            InputError: the shared folder holds another table, or the curator's own folder is in it or cannot be made.
             BudgetExhausted: the table does not fit; nothing was read.
             KeyConflict: the key was used with other settings.
             LedgerError: the released file is lost.
         """
         exchange = _exchange(shared)
+        self._refuse_folders(exchange, key)
         event = self.event(mu)
         digest = self._digest(event)
         note = {"rows": self.n}
@@ -143,6 +145,25 @@ class OutsourcedCurator:
         data, shown = self._kept(charge)
         exchange.publish(data, self._facts(event, shown))
         return charge
+
+    def _refuse_folders(self, exchange: Exchange, key: str) -> None:
+        """Refuse, before the charge, folders in which the table could not be kept in private and then shown."""
+        own, shared = self._folder.resolve(), exchange.folder.resolve()
+        if own == shared or shared in own.parents:
+            raise InputError(
+                f"folder={str(self._folder)!r} must be the curator's own and not in the shared folder: it has draws "
+                "that nobody else may see. Nothing was charged."
+            )
+        try:
+            own.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(
+                f"the curator's own folder cannot be made at {str(self._folder)!r}: {error.strerror}. Nothing was "
+                "charged."
+            ) from None
+        known = self.ledger.find(_SCOPE, key)
+        if known is None or known.value is None:
+            exchange.refuse_other_table(None)
 
     def _digest(self, event: TableRelease) -> str:
         """Return a fingerprint of the public query, never of the rows."""
@@ -166,7 +187,6 @@ class OutsourcedCurator:
         """Store the draw in the private folder, then record it in the ledger: the first recorded draw is final."""
         data = to_bytes(self._noisy(sigma))
         digest = hashlib.sha256(data).digest()
-        self._folder.mkdir(parents=True, exist_ok=True)
         path = self._folder / f"{digest.hex()}.npy"
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(data)

@@ -80,10 +80,17 @@ class Exchange:
 
     def publish(self, data: bytes, facts: TableFacts) -> None:
         """Show a table, or show it again; a folder with another table is refused."""
-        if (shown := self._read("table.json")) is not None and shown.get("digest") != facts.digest:
-            raise InputError(f"{str(self.folder)!r} holds another table; give every export a folder of its own.")
+        self.refuse_other_table(facts.digest)
         self._write("table.npy", data)
         self._write("table.json", _json(asdict(facts)))
+
+    def refuse_other_table(self, digest: str | None) -> None:
+        """Refuse a folder with a table of another digest; None: with any table."""
+        if (shown := self._read("table.json")) is not None and shown.get("digest") != digest:
+            unpaid = "" if digest else " Nothing was charged."
+            raise InputError(
+                f"{str(self.folder)!r} holds another table; give every export a folder of its own.{unpaid}"
+            )
 
     def query(self, t: int, n: int) -> int:
         """Wait for the modeler's query, one of n rows, in round ``t``, from 1."""

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from dptune._arrays import Matrix, Vector
+from dptune._checks import plain
 from dptune.results import SEEDED, Estimate, improvement_in_words, next_step, parameters_in_words
 from dptune.search.gp.grouped import Group, GroupedRegression
 from dptune.space import Space
@@ -189,7 +190,7 @@ def features(trials: Sequence[Mapping[str, Any]]) -> Matrix:
     """
     columns = []
     for name in sorted({name for trial in trials for name in trial}):
-        values = [trial.get(name) for trial in trials]
+        values = [plain(trial.get(name)) for trial in trials]
         known = [value for value in values if value is not None]
         numbers = bool(known) and all(isinstance(v, int | float) and not isinstance(v, bool) for v in known)
         columns += _numbers(values) if numbers else _choices(values)

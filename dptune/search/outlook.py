@@ -90,7 +90,7 @@ def forecast(
     Returns:
         One row for each method, budget and number of trials: standard deviations in units of the loss, and a warning.
     """
-    people = PublicFacts(at_least("n", n, 1), Interval(*clip).diameter, mu)
+    people = PublicFacts(at_least("n", n, 1), Interval.of(clip).diameter, mu)
     space = Space({f"x{j}": Float(0.0, 1.0) for j in range(at_least("dimensions", dimensions, 1))})
     trials = default_trials(space.d) if trials is None else at_least("trials", trials, FEWEST_TRIALS)
     counts = sorted({max(trials // 2, FEWEST_TRIALS), trials, 2 * trials})

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from dptune._checks import boolean, function, json_data, positive
+from dptune._checks import boolean, function, json_data, kind, positive
 from dptune.errors import InputError, PlanComplete
 from dptune.ledger.entries import Charge
 from dptune.privacy.noise import NoiseSource, is_private, noise_scale, noise_source
@@ -88,12 +88,15 @@ def one_of(candidates: Sequence[Mapping[str, Any]] | None, odds: Sequence[float]
         if odds is not None:
             raise InputError("odds= needs candidates=, the list that they belong to.")
         return {}
+    if not (isinstance(candidates, Sequence) and all(isinstance(each, Mapping) for each in candidates)):
+        raise InputError(f"candidates must be a list of dicts, one for each configuration; got {kind(candidates)}.")
     if not candidates:
         raise InputError("candidates is empty: give configurations, or leave it out to draw from the whole space.")
     weights = [1.0] * len(candidates) if odds is None else [positive("odds", each) for each in odds]
     if len(weights) != len(candidates):
         raise InputError(f"odds must have one number for each of {len(candidates)} candidates; got {len(weights)}.")
-    return dict(SystemRandom().choices(candidates, weights)[0])
+    largest = max(weights)  # their sum may be too large for a float
+    return dict(SystemRandom().choices(candidates, [each / largest for each in weights])[0])
 
 
 def repeat_and_select(
@@ -141,7 +144,7 @@ def repeat_and_select(
         )
     secure = boolean("secure", secure)
     plan, n = _scoring(ledgers)
-    interval = Interval(*clip)
+    interval = Interval.of(clip)
     noise = noise_source(noise)
     ledgers = sorted(ledgers, key=lambda ledger: ledger.identity)  # the first stores the shown result
     score = _score(interval, n, plan.score_mu or 0.0, noise)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import secrets
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -17,6 +16,7 @@ from dptune.errors import InputError
 from dptune.federated.agent import FTSAgent, FTSModel
 from dptune.federated.domain import domain_of
 from dptune.federated.settings import FTSSettings
+from dptune.federated.transport import larger_is_better
 from dptune.space import Space, Value
 from dptune_flower.server import ABOUT, BROADCAST, WEIGHTS
 
@@ -97,11 +97,11 @@ class _Agent:
         parameters = self._space.decode(point)
         self.kept["asked"] += 1
         try:
-            y = float(self._objective(parameters))
+            y = larger_is_better(float(self._objective(parameters)), maximize=True)
         except Exception:  # the agent's objective may raise anything, and the log is private to the agent
             _logger.warning("an evaluation failed; the agent continues without it", exc_info=True)
             return
-        if math.isfinite(y):
+        if y is not None:
             x = self._space.encode(parameters)
             self.one.tell(x, y)
             self.kept["X"] = [*self.kept["X"], *x.tolist()]

@@ -39,6 +39,8 @@ class DPFTSSampler(SpaceSampler):
         InputError: space, settings and agent do not fit together.
     """
 
+    _categories = ""
+
     def __init__(
         self,
         transport: Transport,

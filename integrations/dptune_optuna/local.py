@@ -34,6 +34,7 @@ from dptune.local.bandits.replies import agreed_centre
 from dptune.space import Value
 from dptune_optuna.spaces import Distributions, SpaceSampler, given_space, to_space
 
+_OTHERS = "A local search takes numbers only. Leave all else out of space=: it is drawn at random, with a warning."
 RANDOMIZER = "dptune:local:"  # prefix of the study's user attributes about the users' protection
 
 
@@ -59,6 +60,7 @@ class LDPSampler(SpaceSampler):
     """
 
     _algorithm: ClassVar[type[LocalBandit]]
+    _categories = ""
 
     def __init__(
         self,
@@ -76,7 +78,7 @@ class LDPSampler(SpaceSampler):
         if not isinstance(settings, dptune.local.LDPSettings):
             name = type(self).__name__
             raise dptune.InputError(f"{name} needs settings: {name}(LDPSettings(HybridReplies(...)), space).")
-        self.space = given_space(space)
+        self.space = given_space(space, remedy=_OTHERS)
         if space is None and candidates is not None:
             raise dptune.InputError("candidates are points of a search space: give space= with them.")
         self._settings = settings

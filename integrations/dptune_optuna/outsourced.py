@@ -23,7 +23,7 @@ import dptune
 from dptune.outsourced.formats import Table
 from dptune.search.gp import RBF
 from dptune.space import Value
-from dptune_optuna.spaces import Distributions, SpaceSampler
+from dptune_optuna.spaces import Distributions, SpaceSampler, logger
 
 _ROW = "row"  # name of the parameter with the row's number, from 0
 _DEAD = 1000  # a trial this much older than the newest one is considered lost
@@ -41,7 +41,8 @@ class POGPUCBSampler(SpaceSampler):
             ``delta``, ``exploration``.
 
     Raises:
-        InputError: a setting is out of range; later, a study whose direction is not the table's.
+        InputError: a setting is out of range; later, a study whose direction is not the table's, or a row that was
+            suggested from another range.
     """
 
     def __init__(self, table: Table, kernel: RBF, **settings: Any) -> None:
@@ -52,7 +53,7 @@ class POGPUCBSampler(SpaceSampler):
 
     def _start(self) -> None:
         self.modeler = dptune.outsourced.OutsourcedModeler(self._table, self._kernel, **self._settings)
-        self._told: set[int] = set()  # ids of the trials that the modeler has learned
+        self._told: dict[int, tuple[int, float | None]] = {}  # id -> row and value of the trials that it has learned
 
     @property
     def direction(self) -> str:
@@ -71,14 +72,31 @@ class POGPUCBSampler(SpaceSampler):
         return {_ROW: self.modeler.ask({t.params[_ROW] for t in recent if self._fits(t)})}
 
     def _follow(self, trials: list[FrozenTrial]) -> None:
-        done = {t._trial_id: t for t in trials if t.state == TrialState.COMPLETE and self._fits(t)}
-        if not self._told <= done.keys():
-            self._start()  # another study
-        for identity in sorted(done.keys() - self._told):
-            value = done[identity].value
+        learned = [t for t in trials if t.state == TrialState.COMPLETE and self._fits(t)]
+        done = {t._trial_id: (t.params[_ROW], t.value) for t in learned}
+        if not self._told.items() <= done.items():
+            self._start()  # another study, whose trials may have the same ids
+        for identity in sorted(done.keys() - self._told.keys()):
+            row, value = done[identity]
             if value is not None and math.isfinite(value):
-                self.modeler.tell(done[identity].params[_ROW], value)
-            self._told.add(identity)
+                self.modeler.tell(row, value)
+            self._told[identity] = row, value
+
+    def after_trial(self, study: optuna.Study, trial: FrozenTrial, state: TrialState, values: Any) -> None:
+        """Refuse a trial whose row has another range, and warn of one without a row: neither is learned from.
+
+        Raises:
+            InputError: the row was suggested from another range, so that all trials would get the same row.
+        """
+        if state != TrialState.COMPLETE or self._fits(trial):
+            return
+        wanted = f'the objective must call trial.suggest_int("{_ROW}", {self._rows.low}, {self._rows.high})'
+        if _ROW in trial.params:
+            raise dptune.InputError(
+                f"trial {trial.number} suggested its row from another range. Nothing is learned from it: {wanted}, "
+                "for the rows of this table."
+            )
+        logger.warning(f"Trial {trial.number} suggested no row of the table, so nothing is learned from it: {wanted}.")
 
     def _fits(self, trial: FrozenTrial) -> bool:
         return trial.distributions.get(_ROW) == self._rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
@@ -38,20 +38,24 @@ def to_space(distributions: Mapping[str, BaseDistribution]) -> dptune.Space | No
     return dptune.Space(parameters) if parameters else None
 
 
-def given_space(distributions: Mapping[str, BaseDistribution] | dptune.Space | None) -> dptune.Space | None:
+def given_space(
+    distributions: Mapping[str, BaseDistribution] | dptune.Space | None, *, remedy: str = OTHER_SPACES
+) -> dptune.Space | None:
     """Return the space that a user gives to a sampler with ``space=``; None if none was given."""
     if distributions is None or isinstance(distributions, dptune.Space):
         return distributions
-    space = numbers_of(distributions, whose="space has")
+    space = numbers_of(distributions, whose="space has", remedy=remedy)
     if categories := [name for name, d in distributions.items() if isinstance(d, CategoricalDistribution)]:
-        raise dptune.InputError(f"space= has the categories {', '.join(map(repr, categories))}. {OTHER_SPACES}")
+        raise dptune.InputError(f"space= has the categories {', '.join(map(repr, categories))}. {remedy}")
     return space
 
 
-def numbers_of(distributions: Mapping[str, BaseDistribution], *, whose: str) -> dptune.Space:
+def numbers_of(
+    distributions: Mapping[str, BaseDistribution], *, whose: str, remedy: str = OTHER_SPACES
+) -> dptune.Space:
     """Return the numerical parameters that can vary; if there are none, raise an error that names ``whose``."""
     if (space := to_space(distributions)) is None:
-        raise dptune.InputError(f"{whose} no float or int parameter with more than one value to search. {OTHER_SPACES}")
+        raise dptune.InputError(f"{whose} no float or int parameter with more than one value to search. {remedy}")
     return space
 
 
@@ -106,6 +110,8 @@ def differing(space: dptune.Space, suggested: Mapping[str, BaseDistribution]) ->
 class SpaceSampler(BaseSampler):
     """Proposes the parameters of a known space together and draws others at random, with a warning."""
 
+    _categories: ClassVar[str] = " With categories or conditions use dptune_optuna.choose."  # not without a curator
+
     def __init__(self, *, seed: int | None = None, warn_independent_sampling: bool = True) -> None:
         self._seed = None if seed is None else at_least("seed", seed, 0)
         self._independent = RandomSampler(seed=self._seed)
@@ -148,9 +154,8 @@ class SpaceSampler(BaseSampler):
         if self._warn_independent and self._is_fixed(study):
             logger.warning(
                 f"The parameter {shown(param_name)} in trial #{trial.number} is drawn at random: {type(self).__name__} "
-                "searches the numbers of a fixed search space. Its spread adds to the values the sampler sees. With "
-                "categories or conditions use dptune_optuna.choose. Set warn_independent_sampling=False to silence "
-                "this."
+                "searches the numbers of a fixed search space. Its spread adds to the values the sampler sees."
+                f"{self._categories} Set warn_independent_sampling=False to silence this."
             )
         return self._independent.sample_independent(study, trial, param_name, param_distribution)
 

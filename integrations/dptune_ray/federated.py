@@ -25,7 +25,7 @@ import numpy.typing as npt
 import ray
 
 import dptune
-from dptune._checks import at_least, shown
+from dptune._checks import at_least, shown, whole
 from dptune.federated.agent import FTSAgent, FTSModel
 from dptune.federated.domain import domain_of
 from dptune.federated.settings import FTSSettings
@@ -306,11 +306,11 @@ class Federation:
         options: Mapping[str, Any] | None = None,
         silent: bool = True,
     ) -> None:
-        if not 1 <= hosts <= settings.agents:
+        if not 1 <= (whole(hosts) or 0) <= settings.agents:
             raise dptune.InputError(f"hosts must be a whole number from 1 to {settings.agents}; got {shown(hosts)}.")
         check_mode(mode, known=True)
         space = AgentSpace.of(param_space, settings)
-        seed = secrets.randbits(63) if seed is None else seed
+        seed = secrets.randbits(63) if seed is None else at_least("seed", seed, 0, 2**128)
         space.participants([0], transport, seed)  # refuses a server with other settings
         self._transport = transport  # the first transport keeps a server alive
         self._points = 0
@@ -325,7 +325,7 @@ class Federation:
         Raises:
             DptuneError: a host died too often.
         """
-        self._points = max(points, self._points)
+        self._points = max(at_least("points", points, 0), self._points)
         self._of_all("advance")
 
     def best(self) -> dict[int, Best]:

@@ -23,12 +23,13 @@ from typing import Any
 import numpy as np
 from ray.tune.utils import merge_dicts
 
+import dptune
 from dptune.privacy.noise import NoiseSource
 from dptune.training import TrainingLedger
 from dptune.training.repeats import Selected, one_of
 from dptune.training.repeats import repeat_and_select as _repeat_and_select
 from dptune_ray.actors import on_this_node
-from dptune_ray.spaces import constants, domains_of, flat, nested, resolve
+from dptune_ray.spaces import constants, domains_of, flat, leaves, nested, resolve
 from dptune_ray.worker import PickledFunction, called_in_worker, in_own_process
 
 Candidates = Sequence[Mapping[str, Any]] | None
@@ -60,15 +61,27 @@ def repeat_and_select(
         The best: its configuration, as far as it is plain data, noisy score and model.
 
     Raises:
-        InputError: the search space holds what cannot be drawn, or candidates is empty; nothing is charged.
+        InputError: the search space holds what cannot be drawn, or candidates is empty or names what the search space
+            does not have; nothing is charged.
         DptuneError: as the selection in one process.
     """
-    domains_of(param_space)
-    one_of(candidates)
+    _refuse_other_names(param_space, candidates)
     settings = {"clip": clip, "secure": secure, "noise": noise}
     call = partial(select_here, PickledFunction(function), param_space, [*ledgers], candidates, settings)
     usual = {"num_cpus": 1, "scheduling_strategy": on_this_node()}
     return in_own_process(call, silent=True, options={**usual, **(options or {})})
+
+
+def _refuse_other_names(param_space: Mapping[str, Any], candidates: Candidates) -> None:
+    """Refuse, before anything is charged, candidates that name what the search space does not have."""
+    domains_of(param_space)
+    one_of(candidates)
+    known = {path for path, _ in leaves(param_space)}
+    if other := sorted({str(path) for each in candidates or () for path in flat(each)} - known):
+        raise dptune.InputError(
+            f"candidates name {', '.join(map(repr, other))}, which param_space does not have. Its names are "
+            f"{', '.join(map(repr, sorted(known)))}. Nothing was charged."
+        )
 
 
 def select_here(

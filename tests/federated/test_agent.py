@@ -219,6 +219,10 @@ def test_the_domain_is_a_small_spaces_grid_or_else_a_rounded_cube() -> None:
     assert large.snap(x) == pytest.approx([0.235, 0.515])
 
 
+def test_a_seed_may_have_the_bits_that_a_federation_draws() -> None:
+    assert FTSAgent(FTSModel(SETTINGS), 0, seed=2**63 - 1).initial_point(0).shape == (SETTINGS.d,)
+
+
 def test_constant_values_are_harmless() -> None:
     agent = agent_with(0)
     for _ in range(3):

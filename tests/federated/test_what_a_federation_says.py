@@ -72,10 +72,15 @@ REFUSED: dict[str, tuple[Callable[[FTSServer], object], str]] = {
     "a clip of 0": (settings(S=0.0), "S must lie in [1e-06, 1e+06]; got 0.0."),
     "a length": (settings(lengthscale=0.0), "lengthscale must lie in [1e-12, 1e+12]; got 0.0."),
     "an agent's number": (lambda one: FTSAgent(MODEL, "7"), "agents are numbered 0 to 6; got '7'."),
+    "an agent's seed": (lambda one: FTSAgent(MODEL, 0, seed=-1), "seed must be a whole number >= 0; got -1."),
     "a point outside": (tell([0.5, 1.5], 1.0), "x must lie in the unit cube."),
     "a value that is NaN": (
         tell([0.5, 0.5], math.nan),
-        "a value must be a finite number; got a float. Leave out an evaluation that failed.",
+        "a value must be a finite number below 1e+100; got a float. Leave out an evaluation that failed.",
+    ),
+    "a value whose square overflows": (
+        tell([0.5, 0.5], -1e308),
+        "a value must be a finite number below 1e+100; got a float. Leave out an evaluation that failed.",
     ),
     "no ledger of a plan": (
         lambda one: FTSServer(one, SETTINGS),

@@ -337,7 +337,10 @@ def test_agents_learn_larger_values_whatever_the_direction() -> None:
         "maximize": 3.0,
         "minimize": -3.0,
     }
-    assert _larger_is_better(studies["minimize"], [math.inf]) is None
+    for odd in (math.inf, -math.inf, math.nan, 1e100, -1e308, 10**400):
+        assert _larger_is_better(studies["minimize"], [odd]) is None
+    for number in (np.float32(3.0), np.float16(3.0), np.int64(3), 3):  # as Ray Tune passes on what a trial reports
+        assert _larger_is_better(studies["minimize"], [number]) == -3.0
     assert _larger_is_better(studies["minimize"], None) is None
 
 

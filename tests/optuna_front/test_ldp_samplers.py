@@ -7,14 +7,15 @@ import pickle
 import numpy as np
 import optuna
 import pytest
-from optuna.distributions import FloatDistribution, IntDistribution
+import test_dpfts_sampler
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState
 
 import dptune
 from audit_tools import start_forked
 from dptune.local import InsecureRandomizer
 from dptune.local.bandits.curator import key_of
-from dptune_optuna import LDPATASampler, LDPMoMASampler, LDPTGPSampler, LocalObjective
+from dptune_optuna import CentredSampler, LDPATASampler, LDPMoMASampler, LDPTGPSampler, LocalObjective, spaces
 from harness import create, stored
 
 SPACE = {"x": FloatDistribution(-1.0, 1.0), "n": IntDistribution(1, 100, log=True)}
@@ -171,3 +172,14 @@ def test_without_a_space_the_first_completed_trial_fixes_it():
     assert set(other.sampler.run_of(other).space) == set(SPACE)
     other.tell(first, 0.0)
     assert set(other.sampler.run_of(other).space) == {"z"}
+
+
+def test_only_where_a_curator_is_trusted_a_category_is_for_choose(monkeypatch, privatizer):
+    said = []
+    monkeypatch.setattr(spaces.logger, "warning", said.append)
+    for sampler in (CentredSampler(privatizer(n=9), SPACE, n_trials=4), open_sampler(), test_dpfts_sampler.made()):
+        create(None, sampler, direction="minimize").ask().suggest_categorical("kernel", ["rbf", "linear"])
+    assert ["choose" in each for each in said if "'kernel'" in each] == [True, False, False]
+    for odd in ({**SPACE, "k": CategoricalDistribution(["a", "b"])}, {"n": IntDistribution(3, 3)}):
+        with pytest.raises(dptune.InputError, match="Leave all else out of space="):
+            open_sampler(space=odd)

@@ -92,6 +92,27 @@ def test_a_key_always_shows_one_table_and_a_new_key_pays_for_new_noise(ledger: P
         made.export(tmp_path / "a", mu=0.5, key="second")
 
 
+@pytest.mark.parametrize(
+    ("folder", "shared", "words"),  # the curator's own folder is folder/own
+    [
+        (".", "used", "'[^']*used' holds another table"),
+        (".", "own", "must be the curator's own"),
+        ("shared", "shared", "must be the curator's own"),
+        ("taken", "shared", "cannot be made at '[^']*own': File exists"),
+        ("taken/own", "shared", "cannot be made at '[^']*own': Not a directory"),
+    ],
+)
+def test_folders_are_refused_before_the_charge(
+    folder: str, shared: str, words: str, ledger: PrivacyLedger, tmp_path: Path
+) -> None:
+    curator(ledger, TABLE, tmp_path / "first").export(tmp_path / "used", mu=0.5, key="first")
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "own").touch()
+    with pytest.raises(InputError, match=rf"{words}.*Nothing was charged\.$"):
+        curator(ledger, TABLE, tmp_path / folder).export(tmp_path / shared, mu=0.5)
+    assert ledger.find("outsourced", "table") is None
+
+
 def test_papers_show_the_digest_of_a_table_and_no_numbers(ledger: PrivacyLedger, tmp_path: Path) -> None:
     """The ledger stores its bytes where other releases have numbers."""
     charge = curator(ledger, TABLE, tmp_path).export(tmp_path / "shared", mu=0.5)

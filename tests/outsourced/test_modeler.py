@@ -154,6 +154,34 @@ def test_a_study_in_the_wrong_direction_is_refused() -> None:
         study.optimize(objective, n_trials=1)
 
 
+def test_one_sampler_of_two_studies_learns_of_each_its_own() -> None:
+    here = optuna.create_study(sampler=sampler(), direction="maximize")
+    there = optuna.create_study(sampler=here.sampler, direction="maximize")
+    here.optimize(objective, n_trials=6)
+    there.optimize(lambda trial: -objective(trial), n_trials=4)  # its trials have the same ids
+    for study in (here, there, here):
+        assert study.sampler.recommend(study) == sampler().recommend(study)
+        assert study.sampler.modeler.rows == [trial.params["row"] for trial in study.trials]
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 60), (1, 59), (0, 9)])
+def test_a_row_of_another_range_is_refused_at_once(low: int, high: int) -> None:
+    study = optuna.create_study(sampler=sampler(), direction="maximize")
+    with pytest.raises(InputError, match=r'trial 0 .* trial\.suggest_int\("row", 0, 59\)'):
+        study.optimize(lambda trial: float(trial.suggest_int("row", low, high)), n_trials=3)
+    assert len(study.trials) == 1
+
+
+def test_a_trial_without_a_row_is_said_to_teach_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    study = optuna.create_study(sampler=sampler(), direction="maximize")
+    optuna.logging.enable_propagation()
+    try:
+        study.optimize(lambda trial: float(trial.suggest_int("index", 0, 59)), n_trials=1)
+    finally:
+        optuna.logging.disable_propagation()
+    assert 'trial.suggest_int("row", 0, 59)' in caplog.text
+
+
 class TestPOGPUCBSampler(BasicSamplerTestCase):
     @pytest.fixture
     def sampler(self):

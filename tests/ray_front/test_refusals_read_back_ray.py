@@ -271,6 +271,7 @@ REFUSED: dict[str, tuple[Call, str]] = {
     "no settings of agents": (agent(settings=None), "settings must be FTSSettings; got NoneType."),
     "an agent's number": (agent(number=4), "agents are numbered 0 to 3; got 4."),
     "no host": (federation(hosts=0), "hosts must be a whole number from 1 to 4; got 0."),
+    "half a host": (federation(hosts=1.5), "hosts must be a whole number from 1 to 4; got 1.5."),
     "a message that is too long": (
         lambda at: RayTransport.serve(open_plan(at), replace(SETTINGS, M=8194), timeout=LONG),
         "a message travels in one call: M must be at most 8192; got 8194.",

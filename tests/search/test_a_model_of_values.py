@@ -28,6 +28,9 @@ def test_a_wide_positive_range_is_logarithmic_and_gaps_are_in_the_middle():
     kinds = features([{"kind": "tree"}, {}, {"kind": "svc"}, {"kind": True}])
     assert kinds.tolist() == [[0, 1, 0], [0.5, 0.5, 0.5], [1, 0, 0], [0, 0, 1]]  # svc, tree, True
     assert features([{"on": True}, {"on": False}]).tolist() == [[0, 1], [1, 0]]
+    assert features([{"on": True}, {"on": np.bool_(False)}]).tolist() == [[0, 1], [1, 0]]
+    for default in (np.int64(3), np.float32(3), np.float16(3)):  # numbers of a user beside those of a ledger
+        assert column(1, 2, default) == pytest.approx([0.0, 0.5, 1.0])
 
 
 def test_four_values_are_fitted_and_three_are_taken_as_they_are():

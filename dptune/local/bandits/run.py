@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from numbers import Real
 from operator import itemgetter
 
-from dptune._checks import at_least, boolean, function, real, shown
+from dptune._checks import at_least, boolean, function, plain, real, shown
 from dptune._store import ForkSafeLock
 from dptune.errors import InputError
 from dptune.local.bandits.bandit import LARGEST_REPLY, LDPSettings, LocalBandit
@@ -152,7 +152,8 @@ def _is_kept(folded: int, total: int) -> bool:
 
 
 def _keys(space: Space, candidates: Sequence[Mapping[str, Value]]) -> list[Key]:
-    keys = [key_of(space, parameters) for parameters in candidates]
+    listed = candidates if isinstance(candidates, Iterable) else ()
+    keys = [key_of(space, plain(dict(one))) if isinstance(one, Mapping) else None for one in listed]
     if not keys or None in keys:
         raise InputError("candidates must be a list of parameters inside the space, with at least one entry.")
     return [_on_the_grid(space, key) for key in keys if key is not None]

@@ -50,6 +50,7 @@ from dptune.search.gp.grouped import Group, GroupedRegression
 SHARE, GENERATION = "share/", "generation/"  # keys of a generation's two queries
 PROPOSALS = 4  # generations of proposals drawn at once
 EVIDENCE = 12.0  # nats by which the surrogate must beat a constant, for CMA-ES to begin early
+FINEST = 1e-4  # smallest cell width for CMA-ES with margin, whose rounding errors grow; finer grids are a continuum
 RESAMPLINGS = 3  # redraws of a candidate outside the cube before clipping: many optima lie on the boundary
 
 
@@ -267,9 +268,9 @@ def _engine(settings: CentredSettings, mean: Vector) -> Any:
         raise MissingExtra('this algorithm needs cmaes: pip install "dptune[cmaes]".') from None
     common: dict[str, Any] = {"population_size": settings.population, "seed": settings.seed}
     common |= {"sigma": settings.tuning.sigma, "n_max_resampling": RESAMPLINGS}
-    if not any(settings.tuning.steps):
+    steps = np.array([width if width >= FINEST else 0.0 for width in settings.tuning.steps])
+    if not steps.any():
         return CMA(mean=mean, bounds=np.tile([0.0, 1.0], (settings.d, 1)), **common)
-    steps = np.array(settings.tuning.steps)
     low = steps / 2  # the first cell's middle
     high = 1 - steps / 2  # the last cell's middle
     return CMAwM(mean=np.clip(mean, low, high), bounds=np.column_stack([low, high]), steps=steps, **common)

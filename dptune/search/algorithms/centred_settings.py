@@ -52,7 +52,7 @@ class Tuning(Checked):
         candidates: drawn for each place of a generation; with CMA-ES 1 switches the surrogate's choice off.
         average, reach: the recommendation is the surrogate's minimiser, sought at most ``reach`` in each coordinate
             from the mean of CMA-ES's last ``average`` means.
-        steps: cell width of each coordinate, 0 for a continuum: (d,); () for none.
+        steps: cell width of each coordinate, 0 for a continuum, which cells below 1e-4 are, too: (d,); () for none.
         saturation: kappa; None: losses are centred as they are.
         saturated: share of the generations, the first ones, in which losses are saturated. Later points lie near each
             other, and where losses have long tails the cut mean has another minimiser.

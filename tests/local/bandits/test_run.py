@@ -150,6 +150,8 @@ def test_given_candidates_are_rounded_and_count_for_replies_nearby() -> None:
     space = dptune.Space({"x": dptune.Float(0, 1), "s": dptune.Float(0, 1, step=0.25), "n": dptune.Int(1, 9, step=2)})
     session = make(space=space, candidates=[{"x": 0, "s": 0.3, "n": 4.2}, {"x": 0.1, "s": 1.0, "n": 9}])
     assert [repr(list(c.values())) for c in session.candidates] == ["[3, 0.25, 0.0]", "[9, 1.0, 0.1]"]
+    numpys = [{"x": np.int64(0), "s": np.float32(0.3), "n": np.float16(4.2)}, {"x": 0.1, "s": 1.0, "n": np.int8(9)}]
+    assert repr(make(space=space, candidates=numpys).candidates) == repr(session.candidates)
     session = make(space=dptune.Space({"x": dptune.Float(0, 1)}), candidates=[{"x": 0.0}, {"x": 0.5}])
     session.tell(0, {"x": 0.52}, 1.0)
     session.tell(1, {"x": 0.25}, 1.0)

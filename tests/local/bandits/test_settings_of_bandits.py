@@ -4,6 +4,7 @@ import dataclasses
 import math
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,7 @@ def test_a_reply_counts_where_the_correlation_is_nine_tenths() -> None:
     assert session.bandit.counts.tolist() == [1, 1]
 
 
+OF_CANDIDATES = "candidates must be a list of parameters inside the space, with at least one entry."
 REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: LDPSettings(2.0), "replies must be HybridReplies(epsilon, B, R) or the like; got 2.0."),
     (lambda: LDPSettings(LAPLACE, redraw=-0.1), "redraw must be a number, at least 0; got -0.1."),
@@ -76,7 +78,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     ),
     (lambda: LDPTGP(THREE[:0], LDPSettings(LAPLACE)), "there must be at least one candidate."),
     (lambda: run(centre=math.inf, count=9), "centre must be a finite number; got inf."),
-    (lambda: run(candidates=[]), "candidates must be a list of parameters inside the space, with at least one entry."),
+    *((partial(run, candidates=odd), OF_CANDIDATES) for odd in ([], [0.1], np.eye(2), 5, [{"y": 0.1}], [{"x": "a"}])),
 ]
 
 

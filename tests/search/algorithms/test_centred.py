@@ -177,6 +177,13 @@ def test_whole_numbers_are_proposed_on_their_cells():
         assert set(np.round(X[:, 3], 6)) <= {0.166667, 0.5, 0.833333}
 
 
+def test_a_fine_grid_is_a_continuum():
+    space = Space({"a": Int(1, 4), "b": Int(0, 10**17), "c": Float(0, 1), "e": Float(0, 1, step=1e-7)})
+    X = explore(Centred(make(steps=cell_widths(space))), 3)[-1]
+    assert np.isfinite(X).all()
+    assert set(np.round(X[:, 0], 12)) <= {0.125, 0.375, 0.625, 0.875}
+
+
 # ---- settings and plan ---------------------------------------------------------------------------------------
 
 
