@@ -31,7 +31,7 @@ WITHIN = 0.04  # standard deviation of how often the positive of two people in a
 _GRID = np.linspace(0.0, 1.0, 2001)  # hypothetical areas
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class BinaryTable:
     """The released table and its metrics, under their names in ``sklearn.metrics``.
 
@@ -382,4 +382,6 @@ def _scaled_sum(z: Vector, sigma: Vector) -> tuple[float, Range]:
     sums = np.sort([np.abs(a * z + draws).sum(axis=1) for a in scales], axis=1)  # (scales, draws)
     least, usual, most = (np.maximum.accumulate(sums[:, k]) for k in (9, 400, 790))  # 98%: z is not the true direction
     low, value, high = (float(np.interp(total, each, scales, left=0.0)) for each in (most, usual, least))
+    if total < least[0]:  # less than noise alone: |z| is at most its own sum and that of the noise
+        return 0.0, (0.0, total + float(most[0]))
     return value * total, (low * total, high * total)

@@ -14,7 +14,7 @@ from dptune.choice.report.binary import BinaryTable
 from dptune.choice.report.metric import WHOLE, Cells, Metric, averaged, nonnegative
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Confusion:
     """The released table of (true class, decided class) and its metrics, under their names in ``sklearn.metrics``.
 

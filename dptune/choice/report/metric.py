@@ -83,7 +83,7 @@ class Metric:
         return {"value": value, "interval": list(self.interval), "population": list(self.population)}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Cells:
     """Noisy counts (m,) on the plane of their known sum, or unchanged without one.
 
@@ -256,7 +256,7 @@ def nonnegative(counts: Vector, total: float) -> Vector:
     return np.asarray(np.maximum(counts - shift, 0.0))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Decisions:
     """Decisions at one threshold, and their metrics.
 

@@ -145,7 +145,7 @@ def _inner(values: Vector, bins: int) -> Vector:
     return np.quantile(values, np.arange(1, bins) / bins)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Residuals:
     """The released sums and tables of some people and their metrics, under their names in ``sklearn.metrics``.
 

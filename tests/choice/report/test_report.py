@@ -286,10 +286,15 @@ def test_a_person_with_many_rows_counts_once(tmp_path: Path) -> None:
 def test_weights_are_those_of_the_privatizer(tmp_path: Path) -> None:
     X, y = PRIVATE
     weights = np.random.default_rng(0).random(400) + 0.5
-    found = report(silent(tmp_path, n=400, person_weights=weights))
+    mine = silent(tmp_path, n=400, person_weights=weights)
+    found = report(mine)
     wanted = exact.accuracy_score(y, MODEL.predict(X), sample_weight=weights)
     assert found.accuracy_score.value == pytest.approx(wanted)
-    assert found.sigma == pytest.approx(math.sqrt(2) / 0.5 * 400 * weights.max() / weights.sum(), rel=1e-5)
+    effective = weights.sum() ** 2 / (weights**2).sum()
+    assert found.sigma == pytest.approx(math.sqrt(2) / 0.5 * effective * weights.max() / weights.sum(), rel=1e-5)
+    assert found.confusion_matrix.sum() == pytest.approx(effective)
+    assert f"those of {effective:.4g} people of equal ones" in str(found)
+    assert stored_report(mine.ledger) == found
 
 
 # ---- odd private values ----------------------------------------------------------------------------------

@@ -99,3 +99,13 @@ def test_a_macro_average_of_equal_shares_is_the_share(counts: tuple[float, ...],
         assert found.value == pytest.approx(usual.value)
         assert found.interval == pytest.approx(usual.interval, abs=1e-6)
         assert found.population == pytest.approx(usual.population, abs=1e-6)
+
+
+def test_a_calibration_error_below_that_of_noise_has_an_interval() -> None:
+    """In a subgroup without people, the sum of the released differences may be smaller than noise alone makes it."""
+    rng = np.random.default_rng(0)
+    bins = best_bins(*drawn(rng, 300), 0.5, n=300, sigma=1.4)
+    nobody = BinaryTable(bins, np.zeros((2, bins.count)), bins.noise(1.4), None)
+    low, high = nobody.calibration_error.interval
+    assert low == 0.0
+    assert high > 0.5
