@@ -12,6 +12,7 @@ import numpy as np
 from dptune._arrays import Matrix, Vector
 from dptune.choice.report.binary import BinaryTable
 from dptune.choice.report.metric import WHOLE, Cells, Metric, averaged, nonnegative
+from dptune.errors import InputError
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +102,8 @@ class Confusion:
     def roc_auc_score(self) -> Metric:
         """Mean over classes of the area under the ROC curve against the others: ``multi_class="ovr"``, macro."""
         name = "roc_auc_score (ovr, macro)"
+        if not self.rest:
+            raise InputError("a report has areas of 8 labels at most, of a model with predict_proba, and of everybody.")
         if any(math.isnan(table.roc_auc_score.value) for table in self.rest):
             return Metric(name, math.nan, WHOLE, WHOLE)
         v = np.array([table.read_area for table in self.rest])

@@ -46,7 +46,8 @@ class Report:
         groups: the same of each subgroup, by its value; {} without ``by=``.
         sigma: standard deviation of the noise of one count of people.
         unknown: estimated number of people whose cell is unknown: the model failed on them, or does not know their
-            label or group. They count in no metric. 0 if the release does not show any.
+            label or group. They count in no metric, and in a regression without ``by=`` with the largest residual. 0 if
+            the release does not show any.
         private: False if noise was seeded; then nothing is protected.
         unit: whose records count as one person's, in the ledger's words.
     """
@@ -157,12 +158,19 @@ class Report:
         return notes
 
     def _left_out(self) -> list[str]:
+        if not self.unknown:
+            return []
+        if self.plan.ranges is not None and self.plan.by is None:
+            who = counted(round(self.unknown), "person counts", "people count")
+            return [
+                f"about {who} with the largest residual, as their answer or prediction is unknown: if many, compare "
+                "columns and units with public rows"
+            ]
         who = counted(round(self.unknown), "person is", "people are")
-        text = (
+        return [
             f"about {who} left out, as their score, label or group is unknown: if many, "
             "compare the spelling of labels and groups with public rows"
-        )
-        return [text] if self.unknown else []
+        ]
 
     # ---- for people and programs -------------------------------------------------------------------
 
@@ -254,19 +262,19 @@ def _known(M: Matrix, released: Vector, noise: float, n: float) -> tuple[Vector,
 def residuals_of(
     plan: ReportPlan, ranges: Ranges, sums: list[Vector], noise: float
 ) -> tuple[Residuals, dict[str, Results], float]:
-    """Return residuals of everybody and of each subgroup, and the number of people in none."""
+    """Return residuals of everybody and of each subgroup, and the number of unknown people if the release shows it."""
     blocks = [*sums[:2], sums[2][:-1]]
-    unknown = float(sums[2][-1]) / WEIGHT
+    unknown, of_people = float(sums[2][-1]) / WEIGHT, noise / WEIGHT
+    shown = unknown if unknown > _UNKNOWN * of_people else 0.0
     if plan.by is None:
-        return Residuals.of(ranges, blocks, noise, plan.people), {}, 0.0
+        return Residuals.of(ranges, blocks, noise, plan.people), {}, shown
     parts = [block.reshape(plan.groups, -1) for block in blocks]
     results: dict[str, Results] = {
         str(level): Residuals.of(ranges, [part[i] for part in parts], noise) for i, level in enumerate(plan.by.levels)
     }
-    of_people = noise / WEIGHT
     total = [part.sum(axis=0) for part in parts]
     everybody = Residuals.of(ranges, total, noise * math.sqrt(plan.groups), plan.people - unknown, of_people)
-    return everybody, results, unknown if unknown > _UNKNOWN * of_people else 0.0
+    return everybody, results, shown
 
 
 def _classified(plan: ReportPlan, counts: Vector, noise: Matrix) -> BinaryTable | Confusion:

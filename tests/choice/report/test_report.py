@@ -322,6 +322,19 @@ def test_many_bad_rows_are_told_of_as_a_noisy_number(tmp_path: Path) -> None:
     assert found.accuracy_score.value == pytest.approx(exact.accuracy_score(PRIVATE[1][200:], decided))
 
 
+def test_a_regression_tells_of_people_who_count_with_the_largest_residual(tmp_path: Path) -> None:
+    X, X_public = PRIVATE[0], PUBLIC[0]
+    y, y_public = (rows[:, 0] + np.random.default_rng(0).normal(size=len(rows)) for rows in (X, X_public))
+    y[:100] = np.nan
+    model = Ridge().fit(X_public, y_public)
+    found = report(silent(tmp_path), model, (X, y), public=(X_public, y_public))
+    most, own = found.plan.ranges.most, np.abs(model.predict(X) - y)[100:]
+    assert found.mean_absolute_error.value == pytest.approx((100 * most + np.minimum(own, most).sum()) / 400, rel=0.01)
+    assert found.unknown == pytest.approx(100)
+    assert "about 100 people count with the largest residual, as their answer or prediction" in str(found)
+    assert "left out" not in str(found)
+
+
 def test_one_class_only_has_no_area(tmp_path: Path) -> None:
     found = report(silent(tmp_path), data=(PRIVATE[0], np.ones(400, dtype=int)))
     assert math.isnan(found.roc_auc_score.value)

@@ -12,6 +12,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.svm import SVC, LinearSVC
 
+from dptune import InputError
 from dptune.choice import Report
 from dptune.choice.report.cells import Bins
 from dptune.choice.report.plan import Groups, ReportPlan
@@ -177,6 +178,12 @@ def test_figures_name_their_curves_bars_and_labels(each_kind: dict[str, Report])
     assert legend(residuals) == ["80% of people", "half of the people", "median"]
     assert ticks(bars, "y") == ["mean absolute error", "root mean squared error", "median absolute error"]
     plt.close("all")
+
+
+def test_an_area_that_no_report_of_such_labels_has_is_refused(each_kind: dict[str, Report]) -> None:
+    with pytest.raises(InputError, match=r"^a report has areas of 8 labels at most, of a model with predict_proba, "):
+        _ = each_kind["three labels, predicted only"].roc_auc_score
+    assert "roc_auc_score (ovr, macro)" not in each_kind["three labels, predicted only"].metrics
 
 
 def read_back(labels: tuple[Any, ...], levels: tuple[str, ...] = ("a", "b"), seed: int = 0) -> Report:
