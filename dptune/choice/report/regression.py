@@ -159,6 +159,7 @@ class Residuals:
         sigma: standard deviation of the noise of a sum; that of a number of people is sigma / WEIGHT.
         people: the number of people, public or noisy.
         people_noise: standard deviation of the noise of that number; 0 if it is public.
+        unknown: how many of them are in no bin of the prediction and of the residual.
     """
 
     ranges: Ranges
@@ -168,6 +169,7 @@ class Residuals:
     sigma: float
     people: float
     people_noise: float
+    unknown: float = 0.0
 
     @classmethod
     def of(
@@ -276,7 +278,7 @@ class Residuals:
 
     def residual_table(self) -> Matrix:
         """Return people by bin of the prediction (rows) and of the residual, none below 0."""
-        n = max(self.people, 0.0)
+        n = max(self.people - self.unknown, 0.0)
         counts = nonnegative(self.plot + (n - self.plot.sum()) / len(self.plot), n)
         return counts.reshape(len(self.ranges.predictions) + 1, -1)
 

@@ -267,7 +267,7 @@ def residuals_of(
     unknown, of_people = float(sums[2][-1]) / WEIGHT, noise / WEIGHT
     shown = unknown if unknown > _UNKNOWN * of_people else 0.0
     if plan.by is None:
-        return Residuals.of(ranges, blocks, noise, plan.people), {}, shown
+        return replace(Residuals.of(ranges, blocks, noise, plan.people), unknown=shown), {}, shown
     parts = [block.reshape(plan.groups, -1) for block in blocks]
     results: dict[str, Results] = {
         str(level): Residuals.of(ranges, [part[i] for part in parts], noise) for i, level in enumerate(plan.by.levels)

@@ -331,6 +331,7 @@ def test_a_regression_tells_of_people_who_count_with_the_largest_residual(tmp_pa
     most, own = found.plan.ranges.most, np.abs(model.predict(X) - y)[100:]
     assert found.mean_absolute_error.value == pytest.approx((100 * most + np.minimum(own, most).sum()) / 400, rel=0.01)
     assert found.unknown == pytest.approx(100)
+    assert found.residual_table().sum() == pytest.approx(300)
     assert "about 100 people count with the largest residual, as their answer or prediction" in str(found)
     assert "left out" not in str(found)
 
