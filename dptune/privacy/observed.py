@@ -103,6 +103,11 @@ class ObservedLosses:
         return float(self._people.weights.max())
 
     @property
+    def weighted(self) -> bool:
+        """Return whether people have unequal weights."""
+        return self._people.relative_weights is not None
+
+    @property
     def squared_weights(self) -> float:
         """Return the sum of the squared weights of people in a mean; public, 1/n if all are equal."""
         weights = np.array(self._people.weights)

@@ -31,7 +31,7 @@ WITHIN = 0.04  # standard deviation of how often the positive of two people in a
 _GRID = np.linspace(0.0, 1.0, 2001)  # hypothetical areas
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class BinaryTable:
     """The released table and its metrics, under their names in ``sklearn.metrics``.
 
@@ -155,8 +155,7 @@ class BinaryTable:
 
     def area(self) -> float:
         """Return the area under the ROC curve alone, without intervals; NaN if the noise hides a class."""
-        numerator, pairs = self._area
-        return min(max(numerator / pairs, 0.0), 1.0) if pairs > 0 else math.nan
+        return float(np.clip(self.read_area, *WHOLE))
 
     @cached_property
     def _area(self) -> tuple[float, float]:
@@ -177,14 +176,26 @@ class BinaryTable:
         numerator, pairs = self._area
         if pairs <= 0:
             return Metric("roc_auc_score", math.nan, WHOLE, WHOLE)
-        n0, n1 = self._counts.sum(axis=1)
-        people = pairs**2 * _sampling_variance(_GRID, max(min(n0, n1), 1.0), max(n0, n1, 1.0))
-        distance = numerator - _GRID * pairs
-        value = min(max(numerator / pairs, 0.0), 1.0)
-
-        both = self._area_variance(_GRID)
-        interval, population = (kept(_GRID, distance, both + each, value) for each in (self._unread, people))
+        value = min(max(self.read_area, 0.0), 1.0)
+        apart = numerator / pairs - _GRID
+        interval, population = (kept(_GRID, apart, each, value) for each in self.variances_of_area(_GRID))
         return Metric("roc_auc_score", value, interval, population).unless_hidden(WHOLE)
+
+    @property
+    def read_area(self) -> float:
+        """Return the area that is read, which noise may move beyond 0 or 1; NaN if the noise hides a class."""
+        numerator, pairs = self._area
+        return numerator / pairs if pairs > 0 else math.nan
+
+    def variances_of_area(self, area: Vector) -> tuple[Vector, Vector]:
+        """Return the variances of the area that is read, by noise, and by noise and sampling, if it is ``area``."""
+        n0, n1 = self._counts.sum(axis=1)
+        _, pairs = self._area
+        noise = (self._area_variance(area) + self._unread) / pairs**2
+        people = self._area_variance(area) / pairs**2 + _sampling_variance(
+            area, max(min(n0, n1), 1.0), max(n0, n1, 1.0)
+        )
+        return noise, people
 
     def _area_variance(self, area: Vector) -> Vector:
         """Return the variance of (numerator - area n_0 n_1) by noise, and by the unreleased order within bins."""
@@ -371,4 +382,6 @@ def _scaled_sum(z: Vector, sigma: Vector) -> tuple[float, Range]:
     sums = np.sort([np.abs(a * z + draws).sum(axis=1) for a in scales], axis=1)  # (scales, draws)
     least, usual, most = (np.maximum.accumulate(sums[:, k]) for k in (9, 400, 790))  # 98%: z is not the true direction
     low, value, high = (float(np.interp(total, each, scales, left=0.0)) for each in (most, usual, least))
+    if total < least[0]:  # less than noise alone: |z| is at most its own sum and that of the noise
+        return 0.0, (0.0, total + float(most[0]))
     return value * total, (low * total, high * total)

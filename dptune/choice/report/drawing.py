@@ -31,7 +31,7 @@ def draw(
     dark: bool,
 ) -> Figure:
     """Return a report's figure, and write it to ``path`` if that is given; the file's ending chooses the format."""
-    with drawing(dark=dark, **{"font.size": 9}) as Figure:
+    with drawing(dark=dark, **{"font.size": 9, "text.parse_math": False}) as Figure:
         figure = Figure(figsize=(10, 3.9), layout="constrained")
         _panels(results, metrics, plan, figure, dark)
         figure.suptitle(title, fontsize=10)

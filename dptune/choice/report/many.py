@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from dptune._arrays import Matrix, Vector
 from dptune.choice.report.binary import BinaryTable
-from dptune.choice.report.metric import Cells, Metric, mean_of, nonnegative
+from dptune.choice.report.metric import WHOLE, Cells, Metric, averaged, nonnegative
+from dptune.errors import InputError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Confusion:
     """The released table of (true class, decided class) and its metrics, under their names in ``sklearn.metrics``.
 
@@ -99,7 +101,18 @@ class Confusion:
     @property
     def roc_auc_score(self) -> Metric:
         """Mean over classes of the area under the ROC curve against the others: ``multi_class="ovr"``, macro."""
-        return mean_of("roc_auc_score (ovr, macro)", [table.roc_auc_score for table in self.rest])
+        name = "roc_auc_score (ovr, macro)"
+        if not self.rest:
+            raise InputError("a report has areas of 8 labels at most, of a model with predict_proba, and of everybody.")
+        if any(math.isnan(table.roc_auc_score.value) for table in self.rest):
+            return Metric(name, math.nan, WHOLE, WHOLE)
+        v = np.array([table.read_area for table in self.rest])
+
+        def variances(which: int, areas: Vector) -> Matrix:  # the errors of two tables are independent
+            each = [table.variances_of_area(area)[which] for table, area in zip(self.rest, areas, strict=True)]
+            return np.diag(np.array(each, dtype=np.float64))
+
+        return averaged(name, v, partial(variances, 0), partial(variances, 1))
 
     def metrics(self) -> dict[str, Metric]:
         metrics = [self.accuracy_score, self.balanced_accuracy_score, self.precision_score, self.f1_score]

@@ -49,6 +49,8 @@ class Metric:
     population: Range
 
     def __post_init__(self) -> None:
+        (low, high), (least, most) = self.interval, self.population
+        object.__setattr__(self, "population", (min(low, least), max(high, most)))  # it counts the noise, too
         for name in ("value", "interval", "population"):
             object.__setattr__(self, name, plain(getattr(self, name)))
 
@@ -81,7 +83,7 @@ class Metric:
         return {"value": value, "interval": list(self.interval), "population": list(self.population)}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Cells:
     """Noisy counts (m,) on the plane of their known sum, or unchanged without one.
 
@@ -120,40 +122,32 @@ class Cells:
     def macro(self, name: str, parts: Sequence[tuple[Vector, Vector]], *, f1: bool = False) -> Metric:
         """Return the mean of shares a.x / b.x, or of 2 r / (1 + r) of each share r.
 
-        A cell may be in several shares, so their errors depend on each other. With C the covariance of the errors
-        (a - r b).x / b.x and g the gradient of the mean, an end of an interval is the mean of the shares
-        r = v +- z C g / sqrt(g.C g). C and g are those at r itself, not at the released shares v. So the interval of
-        one share is that of :meth:`share`.
+        A cell may be in several shares, so their errors (a - r b).x / b.x depend on each other.
         """
         metrics = [self.share(name, *part) for part in parts]
         if any(math.isnan(each.value) for each in metrics):
             return Metric(name, math.nan, WHOLE, WHOLE)
         a, b = (np.array(each) for each in zip(*parts, strict=True))  # (k, m)
-        v, whole = np.array([each.value for each in metrics]), b @ self.counts  # (k,)
+        whole = b @ self.counts  # (k,)
+        v = (a @ self.counts) / whole
 
         def error(r: Vector) -> Matrix:
             return np.asarray((a - r[:, None] * b) / whole[:, None])  # (k, m)
 
-        def mean(r: Vector) -> float:
-            return float(np.mean(2 * r / (1 + r) if f1 else r))
-
-        def end(sign: int, people: Matrix) -> float:
-            r = v
-            for _ in range(_STEPS):
-                spread, g = np.sqrt(r * (1 - r) / whole), 2 / (1 + r) ** 2 if f1 else np.ones_like(r)
-                C = error(r) @ self.noise @ error(r).T + people * np.outer(spread, spread)
-                r, before = np.clip(v + sign * Z_95 * (C @ g) / math.sqrt(max(float(g @ C @ g), 1e-300)), *WHOLE), r
-                if np.abs(r - before).max() < _CLOSE:
-                    break
-            return sign * max(sign * mean(r), sign * mean(v))
-
-        inner = error((v * whole + 0.5) / (whole + 1))  # not 0 where all people of a share are on one side
+        inner = error((np.clip(v, *WHOLE) * whole + 0.5) / (whole + 1))  # not 0 where all are on one side
         sampled = (inner * np.maximum(self.counts, 0.0)) @ inner.T
         scale = np.sqrt(np.maximum(np.diag(sampled), 1e-300))
         together = sampled / np.outer(scale, scale)  # correlations of people's errors
         np.fill_diagonal(together, 1.0)
-        interval, population = ((end(-1, each), end(1, each)) for each in (0 * together, together))
-        return Metric(name, mean(v), interval, population)
+
+        def noise(r: Vector) -> Matrix:
+            return np.asarray(error(r) @ self.noise @ error(r).T)
+
+        def sampling(r: Vector) -> Matrix:
+            spread = np.sqrt(r * (1 - r) / whole)
+            return np.asarray(noise(r) + together * np.outer(spread, spread))
+
+        return averaged(name, v, noise, sampling, f1=f1)
 
     def mean(self, name: str, first: Vector, second: Vector, *, unsure: float, rows: Vector) -> Metric:
         """Return the mean over all people of a loss in [0, 1] that is known up to its spread within a cell.
@@ -207,18 +201,48 @@ def kept(grid: Vector, apart: Vector, variance: float | Vector, value: float) ->
     return min(values), max(values)
 
 
-def mean_of(name: str, metrics: Sequence[Metric]) -> Metric:
-    """Return the mean of metrics whose errors are independent (Zou & Donner 2008)."""
-    if any(math.isnan(each.value) for each in metrics):
-        return Metric(name, math.nan, WHOLE, WHOLE)
-    values = np.array([each.value for each in metrics])
-    value = float(values.mean())
+def averaged(
+    name: str,
+    v: Vector,
+    noise: Callable[[Vector], Matrix],
+    sampling: Callable[[Vector], Matrix],
+    *,
+    f1: bool = False,
+) -> Metric:
+    """Return the mean of shares that are read as v (k,), or of 2 r / (1 + r) of each share r.
 
-    def combined(ranges: Sequence[Range]) -> Range:
-        low, high = (float(np.linalg.norm(values - ends)) / len(metrics) for ends in zip(*ranges, strict=True))
-        return max(value - low, 0.0), min(value + high, 1.0)
+    Only the mean is cut at 0 and 1. Cutting each share would move the mean away from 0 and 1, and shorten its interval.
+    With C the covariance of v and g the gradient of the mean, an end of an interval is the mean of
+    r = v +- z C g / sqrt(g.C g). C and g are those at r itself, not at v. So the interval of one share is that of
+    :meth:`Cells.share`.
 
-    return Metric(name, value, combined([m.interval for m in metrics]), combined([m.population for m in metrics]))
+    Args:
+        noise, sampling: r (k,) in [0, 1] -> C (k, k) by noise, and by noise and sampling, if the shares are r.
+    """
+
+    def slope(r: Vector) -> Vector:
+        return np.asarray(2 / (1 + r) ** 2 if f1 else np.ones_like(r))
+
+    def mean(r: Vector) -> float:
+        inside = np.clip(r, *WHOLE)
+        values = 2 * inside / (1 + inside) if f1 else inside
+        return float(np.mean(values + slope(inside) * (r - inside)))  # straight on beyond 0 and 1
+
+    if not 0 <= mean(v) <= 1:
+        v = np.full(len(v), float(mean(v) > 0))
+
+    def end(sign: int, covariance: Callable[[Vector], Matrix]) -> float:
+        r = v
+        for _ in range(_STEPS):
+            inside = np.clip(r, *WHOLE)
+            C, g = covariance(inside), slope(inside)
+            r, before = v + sign * Z_95 * (C @ g) / math.sqrt(max(float(g @ C @ g), 1e-300)), r
+            if np.abs(r - before).max() < _CLOSE:
+                break
+        return min(max(sign * max(sign * mean(r), sign * mean(v)), 0.0), 1.0)
+
+    interval, population = ((end(-1, each), end(1, each)) for each in (noise, sampling))
+    return Metric(name, mean(v), interval, population)
 
 
 def nonnegative(counts: Vector, total: float) -> Vector:
@@ -231,7 +255,7 @@ def nonnegative(counts: Vector, total: float) -> Vector:
     return np.asarray(np.maximum(counts - shift, 0.0))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Decisions:
     """Decisions at one threshold, and their metrics.
 

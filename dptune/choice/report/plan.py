@@ -66,6 +66,7 @@ class ReportPlan:
         ranges: of a regression.
         by: subgroups.
         seen: the model's answers for some public rows, by which it is recognised.
+        effective: with unequal weights w that sum to 1, 1 / sum(w^2): so many equal people vary as much (Kish 1965).
     """
 
     mu: float
@@ -78,12 +79,14 @@ class ReportPlan:
     ranges: Ranges | None
     by: Groups | None
     seen: tuple[float, ...]
+    effective: float | None = None
 
     # ---- as JSON data ----------------------------------------------------------------------------
 
     def stored(self) -> dict[str, Any]:
         """Return the plan as the ledger's JSON data."""
-        return {"report": 1, **asdict(self)}
+        facts = {"report": 1, **asdict(self)}
+        return facts if self.effective is not None else {k: v for k, v in facts.items() if k != "effective"}
 
     @classmethod
     def read(cls, stored: Any) -> Self | None:
@@ -105,6 +108,11 @@ class ReportPlan:
     def two_classes(self) -> bool:
         """Return whether it is one table of (true class, score bin)."""
         return self.positive is not None
+
+    @property
+    def people(self) -> float:
+        """Return the number of people in whose units sums are read: sampling varies like that of so many."""
+        return float(self.n if self.effective is None else self.effective)
 
     @property
     def groups(self) -> int:
@@ -179,6 +187,7 @@ def make_plan(
     threshold: float | None,
     by: Groups | None,
     bins: int | None,
+    effective: float | None = None,
 ) -> ReportPlan:
     """Return the plan that public rows suggest.
 
@@ -188,6 +197,7 @@ def make_plan(
         threshold: above which the positive class is decided; default 0.5 of probabilities, 0 of decision values.
         by: subgroups.
         bins: their number, if it is given.
+        effective: number of people of equal weights who vary as much, if weights are unequal.
     """
     asked, scores = public.asked, public.scores
     labels = tuple(asked.labels or ())
@@ -213,7 +223,7 @@ def make_plan(
         )
     seen = tuple(public.seen)
     return ReportPlan(
-        mu, n, type(model).__name__, asked.output, labels, asked.positive, bins_of_classes, ranges, by, seen
+        mu, n, type(model).__name__, asked.output, labels, asked.positive, bins_of_classes, ranges, by, seen, effective
     )
 
 
@@ -228,9 +238,12 @@ def groups_of(X: Any, by: Any) -> Groups | None:
         return None
     levels = by.names if isinstance(by, Places) else _levels(X, by)
     if not 2 <= len(levels) <= MOST_GROUPS:
+        allowed = f"2 to {MOST_GROUPS}"
+        if isinstance(by, Places):
+            raise InputError(f"by= reports on {allowed} places; there are {len(levels)}. Nothing was charged.")
         raise InputError(
-            f"the column by= must have 2 to {MOST_GROUPS} different values among the public rows; it has "
-            f"{len(levels)}; so must places. Nothing was charged."
+            f"the column by= must have {allowed} different values among the public rows; it has {len(levels)}. Nothing "
+            "was charged."
         )
     return Groups(None if isinstance(by, Places) else by, tuple(levels))
 

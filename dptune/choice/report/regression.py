@@ -139,7 +139,7 @@ def _inner(values: Vector, bins: int) -> Vector:
     return np.quantile(values, np.arange(1, bins) / bins)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Residuals:
     """The released sums and tables of some people and their metrics, under their names in ``sklearn.metrics``.
 
@@ -153,6 +153,7 @@ class Residuals:
         sigma: standard deviation of the noise of a sum; that of a number of people is sigma / WEIGHT.
         people: the number of people, public or noisy.
         people_noise: standard deviation of the noise of that number; 0 if it is public.
+        unknown: how many of them are in no bin of the prediction and of the residual.
     """
 
     ranges: Ranges
@@ -162,6 +163,7 @@ class Residuals:
     sigma: float
     people: float
     people_noise: float
+    unknown: float = 0.0
 
     @classmethod
     def of(
@@ -269,7 +271,7 @@ class Residuals:
 
     def residual_table(self) -> Matrix:
         """Return people by bin of the prediction (rows) and of the residual, none below 0."""
-        n = max(self.people, 0.0)
+        n = max(self.people - self.unknown, 0.0)
         counts = nonnegative(self.plot + (n - self.plot.sum()) / len(self.plot), n)
         return counts.reshape(len(self.ranges.predictions) + 1, -1)
 

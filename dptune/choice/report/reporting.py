@@ -164,6 +164,7 @@ def _prepared(
         threshold=of_public.threshold if threshold is None else threshold,
         by=groups_of(rows[0], by),
         bins=number,
+        effective=1 / privatizer.squared_weights if privatizer.weighted else None,
     )
     plan = wanted if stored is None else _agreed(stored, wanted, name, price, bins=number is not None)
     ask = partial(asker_of, data=data, rows=privatizer.rows)

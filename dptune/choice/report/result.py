@@ -30,9 +30,9 @@ _OF_POPULATION = "that of noise and sampling is about the population of which th
 _UNKNOWN = 3.0  # standard deviations of noise above which some examples' cells count as unknown
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Report:
-    """A released report of a final model. Everything in it may be published.
+    """A released report of a final model. Everything in it may be published. Two are equal if all of it is.
 
     Metrics are attributes under their names in ``sklearn.metrics``, each a :class:`dptune.choice.report.metric.Metric`:
     ``report.accuracy_score``, ``report.roc_auc_score.interval``. So are ``confusion_matrix``, ``roc_curve()``,
@@ -46,7 +46,8 @@ class Report:
         groups: the same of each subgroup, by its value; {} without ``by=``.
         sigma: standard deviation of the noise of one count of people.
         unknown: estimated number of people whose cell is unknown: the model failed on them, or does not know their
-            label or group. They count in no metric. 0 if the release does not show any.
+            label or group. They count in no metric, and in a regression without ``by=`` with the largest residual. 0 if
+            the release does not show any.
         private: False if noise was seeded; then nothing is protected.
         unit: whose records count as one person's, in the ledger's words.
     """
@@ -71,12 +72,12 @@ class Report:
     @classmethod
     def of(cls, plan: ReportPlan, value: Vector, sigma: float, name: str = "report", *, private: bool = True) -> Self:
         """Return the report of released shares of people with noise ``sigma``."""
-        counts = [block * plan.n for block in plan.query().split(value)]
-        noise = sigma * plan.n
+        counts = [block * plan.people for block in plan.query().split(value)]
+        noise = sigma * plan.people
         if plan.ranges is not None:
             everybody, groups, unknown = residuals_of(plan, plan.ranges, counts, noise)
             return cls(name, plan, everybody, groups, noise, unknown, private, value)
-        made = [_known(M, each, noise, float(plan.n)) for M, each in zip(plan.query().blocks, counts, strict=True)]
+        made = [_known(M, each, noise, plan.people) for M, each in zip(plan.query().blocks, counts, strict=True)]
         first, spread, unknown = made[0]
         size = len(first) // plan.groups
         parts = [slice(i * size, (i + 1) * size) for i in range(plan.groups)]
@@ -94,6 +95,12 @@ class Report:
             for level, part in zip(levels, parts, strict=False)
         }
         return cls(name, plan, results, groups, noise, unknown, private, value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Report) and self.to_dict() == other.to_dict()
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.released.tobytes()))
 
     # ---- metrics -----------------------------------------------------------------------------------
 
@@ -130,6 +137,10 @@ class Report:
             score = "probability" if self.results.probabilities else "score"
             positive = self.plan.labels[self.plan.positive]
             notes.append(f"positive is {positive!r}, decided above a {score} of {self.results.bins.threshold:.4g}")
+        if (effective := self.plan.effective) is not None:
+            notes.append(
+                f"weights of people differ: counts and sampling are those of {effective:.4g} people of equal ones"
+            )
         notes.append("the 95% interval of noise is about the metric of these people")
         notes.append(_OF_POPULATION)
         if isinstance(self.results, Residuals):
@@ -147,12 +158,19 @@ class Report:
         return notes
 
     def _left_out(self) -> list[str]:
+        if not self.unknown:
+            return []
+        if self.plan.ranges is not None and self.plan.by is None:
+            who = counted(round(self.unknown), "person counts", "people count")
+            return [
+                f"about {who} with the largest residual, as their answer or prediction is unknown: if many, compare "
+                "columns and units with public rows"
+            ]
         who = counted(round(self.unknown), "person is", "people are")
-        text = (
+        return [
             f"about {who} left out, as their score, label or group is unknown: if many, "
             "compare the spelling of labels and groups with public rows"
-        )
-        return [text] if self.unknown else []
+        ]
 
     # ---- for people and programs -------------------------------------------------------------------
 
@@ -175,16 +193,24 @@ class Report:
 
     def to_markdown(self) -> str:
         """Return the metrics as a Markdown table for a model card, with what they mean."""
+        rows = [[" ".join(cell.split()).replace("|", r"\|") for cell in row] for row in self._table()]
+        head, *lines = ["| " + " | ".join(row) + " |" for row in rows]
+        return "\n".join(
+            [head, "|" + "---|" * len(rows[0]), *lines, "", f"{self.plan.model}, {'; '.join(self.notes())}."]
+        )
+
+    def _table(self) -> list[list[str]]:
+        """Return the cells of the table for a model card, of which the first row is the head."""
         columns = [self.metrics, *(results.metrics() for results in self.groups.values())]
         head = ["metric", "value", "95%, noise", "95%, noise and sampling", *(f"{self._by} = {g}" for g in self.groups)]
-        lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+        rows = [head]
         for name, metric in columns[0].items():
             cells = [name, _number(metric.value), _range(metric.interval), _range(metric.population)]
             cells += [
                 f"{_number(c[name].value)} ({_range(c[name].interval)})" if name in c else "" for c in columns[1:]
             ]
-            lines.append("| " + " | ".join(cells) + " |")
-        return "\n".join([*lines, "", f"{self.plan.model}, {'; '.join(self.notes())}."])
+            rows.append(cells)
+        return rows
 
     @property
     def _by(self) -> str:
@@ -199,11 +225,10 @@ class Report:
         return "\n".join([*lines, *(f"  - {note}" for note in self.notes() if note != _OF_POPULATION)])
 
     def _repr_html_(self) -> str:
-        head, _, *rows = self.to_markdown().partition("\n\n")[0].splitlines()
+        head, *rows = self._table()
 
-        def row(line: str, tag: str) -> str:
-            cells = [html.escape(cell.strip()) for cell in line.strip("|").split("|")]
-            return "<tr>" + "".join(f"<{tag}>{cell}</{tag}>" for cell in cells) + "</tr>"
+        def row(cells: list[str], tag: str) -> str:
+            return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
 
         notes = "".join(f"<li>{html.escape(note)}</li>" for note in self.notes())
         return f"<table>{row(head, 'th')}{''.join(row(each, 'td') for each in rows)}</table><ul>{notes}</ul>"
@@ -237,19 +262,19 @@ def _known(M: Matrix, released: Vector, noise: float, n: float) -> tuple[Vector,
 def residuals_of(
     plan: ReportPlan, ranges: Ranges, sums: list[Vector], noise: float
 ) -> tuple[Residuals, dict[str, Results], float]:
-    """Return residuals of everybody and of each subgroup, and the number of people in none."""
+    """Return residuals of everybody and of each subgroup, and the number of unknown people if the release shows it."""
     blocks = [*sums[:2], sums[2][:-1]]
-    unknown = float(sums[2][-1]) / WEIGHT
+    unknown, of_people = float(sums[2][-1]) / WEIGHT, noise / WEIGHT
+    shown = unknown if unknown > _UNKNOWN * of_people else 0.0
     if plan.by is None:
-        return Residuals.of(ranges, blocks, noise, float(plan.n)), {}, 0.0
+        return replace(Residuals.of(ranges, blocks, noise, plan.people), unknown=shown), {}, shown
     parts = [block.reshape(plan.groups, -1) for block in blocks]
     results: dict[str, Results] = {
         str(level): Residuals.of(ranges, [part[i] for part in parts], noise) for i, level in enumerate(plan.by.levels)
     }
-    of_people = noise / WEIGHT
     total = [part.sum(axis=0) for part in parts]
-    everybody = Residuals.of(ranges, total, noise * math.sqrt(plan.groups), plan.n - unknown, of_people)
-    return everybody, results, unknown if unknown > _UNKNOWN * of_people else 0.0
+    everybody = Residuals.of(ranges, total, noise * math.sqrt(plan.groups), plan.people - unknown, of_people)
+    return everybody, results, shown
 
 
 def _classified(plan: ReportPlan, counts: Vector, noise: Matrix) -> BinaryTable | Confusion:

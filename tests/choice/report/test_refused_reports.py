@@ -10,7 +10,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.svm import SVC
 
-from dptune import InputError, LossPrivatizer
+from dptune import InputError, LossPrivatizer, Place, Places
 from dptune.choice.report.plan import groups_of
 from dptune.choice.report.reporting import stored_report
 from dptune.errors import BudgetExhausted, BudgetMismatch
@@ -143,8 +143,11 @@ def test_a_column_of_2_to_12_values_makes_groups_in_their_order() -> None:
         if 2 <= count <= 12:
             assert getattr(groups_of(X, 0), "levels", None) == tuple(range(count))
             continue
-        with pytest.raises(InputError, match=f"2 to 12 different values .*; it has {count}; so must places"):
+        with pytest.raises(InputError, match=f"2 to 12 different values .*; it has {count}\\. Nothing"):
             groups_of(X, 0)
+        places = Places([Place(f"place {k}", (X[k : k + 1].copy(), np.zeros(1))) for k in range(count)])
+        with pytest.raises(InputError, match=rf"^by= reports on 2 to 12 places; there are {count}\. Nothing was"):
+            groups_of(X, places)
     assert getattr(groups_of([["b"], ["a"]] * 9, 0), "levels", None) == ("a", "b")
     with pytest.raises(InputError, match=r"^the column by= must hold text or numbers among the public rows\. "):
         groups_of(np.array([[b"a"], [b"b"]], dtype=object), 0)

@@ -286,10 +286,15 @@ def test_a_person_with_many_rows_counts_once(tmp_path: Path) -> None:
 def test_weights_are_those_of_the_privatizer(tmp_path: Path) -> None:
     X, y = PRIVATE
     weights = np.random.default_rng(0).random(400) + 0.5
-    found = report(silent(tmp_path, n=400, person_weights=weights))
+    mine = silent(tmp_path, n=400, person_weights=weights)
+    found = report(mine)
     wanted = exact.accuracy_score(y, MODEL.predict(X), sample_weight=weights)
     assert found.accuracy_score.value == pytest.approx(wanted)
-    assert found.sigma == pytest.approx(math.sqrt(2) / 0.5 * 400 * weights.max() / weights.sum(), rel=1e-5)
+    effective = weights.sum() ** 2 / (weights**2).sum()
+    assert found.sigma == pytest.approx(math.sqrt(2) / 0.5 * effective * weights.max() / weights.sum(), rel=1e-5)
+    assert found.confusion_matrix.sum() == pytest.approx(effective)
+    assert f"those of {effective:.4g} people of equal ones" in str(found)
+    assert stored_report(mine.ledger) == found
 
 
 # ---- odd private values ----------------------------------------------------------------------------------
@@ -315,6 +320,20 @@ def test_many_bad_rows_are_told_of_as_a_noisy_number(tmp_path: Path) -> None:
     assert "left out" in found.to_markdown()
     decided = MODEL.predict(PRIVATE[0][200:])
     assert found.accuracy_score.value == pytest.approx(exact.accuracy_score(PRIVATE[1][200:], decided))
+
+
+def test_a_regression_tells_of_people_who_count_with_the_largest_residual(tmp_path: Path) -> None:
+    X, X_public = PRIVATE[0], PUBLIC[0]
+    y, y_public = (rows[:, 0] + np.random.default_rng(0).normal(size=len(rows)) for rows in (X, X_public))
+    y[:100] = np.nan
+    model = Ridge().fit(X_public, y_public)
+    found = report(silent(tmp_path), model, (X, y), public=(X_public, y_public))
+    most, own = found.plan.ranges.most, np.abs(model.predict(X) - y)[100:]
+    assert found.mean_absolute_error.value == pytest.approx((100 * most + np.minimum(own, most).sum()) / 400, rel=0.01)
+    assert found.unknown == pytest.approx(100)
+    assert found.residual_table().sum() == pytest.approx(300)
+    assert "about 100 people count with the largest residual, as their answer or prediction" in str(found)
+    assert "left out" not in str(found)
 
 
 def test_one_class_only_has_no_area(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from scipy.special import expit, logit
 
 from dptune.choice.report.binary import BinaryTable
 from dptune.choice.report.cells import Bins, edges_of
-from dptune.choice.report.metric import Metric, mean_of, ratio
+from dptune.choice.report.metric import Metric, averaged, ratio
 from dptune.choice.report.plan import best_bins
 from dptune.choice.report.regression import Ranges
 
@@ -135,14 +135,16 @@ def test_ranges_of_residuals_are_those_of_public_rows() -> None:
 
 
 def test_metrics_are_kept_within_their_range() -> None:
-    low = mean_of("mean", [Metric("x", value, (-0.5, 1.0), (0.0, 1.0)) for value in (0.02, 0.01)])
-    assert (low.interval[0], low.population[0]) == (0.0, pytest.approx(0.015 - math.hypot(0.02, 0.01) / 2))
-    high = mean_of("mean", [Metric("x", value, (0.0, 1.5), (0.2, 1.0)) for value in (0.98, 0.99)])
-    assert (high.interval[1], high.population[1]) == (1.0, pytest.approx(0.985 + math.hypot(0.02, 0.01) / 2))
+    for values, middle in (([0.02, 0.01], 0.015), ([0.98, 0.99], 0.985), ([1.05, 0.99], 1.0), ([-0.1, 0.05], 0.0)):
+        found = averaged("mean", np.array(values), lambda r: 0.03**2 * np.eye(2), lambda r: 0.04**2 * np.eye(2))
+        for deviation, ends in ((0.03, found.interval), (0.04, found.population)):
+            half = 1.96 * deviation / math.sqrt(2)
+            assert ends == pytest.approx((max(middle - half, 0.0), min(middle + half, 1.0)), abs=1e-4)
+        assert found.value == pytest.approx(middle)
     one_end = Metric("x", 0.3, (0.0, 0.9), (0.0, 1.0))
     assert one_end.unless_hidden((0.0, 1.0)) == one_end
     assert str(one_end) == "x: 0.300 (0.000 to 0.900)"
     hidden = Metric("x", 0.3, (0.0, 1.0), (0.25, 1.0)).unless_hidden((0.0, 1.0))
     assert str(hidden) == "x: the noise hides it"
-    assert hidden.to_dict() == {"value": None, "interval": [0.0, 1.0], "population": [0.25, 1.0]}
+    assert hidden.to_dict() == {"value": None, "interval": [0.0, 1.0], "population": [0.0, 1.0]}
     assert ratio(3.0, 1.959964, (1.0, 0.0, 1.0)) == (-math.inf, math.inf)

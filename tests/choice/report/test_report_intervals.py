@@ -10,7 +10,7 @@ from scipy.stats import norm, rankdata
 
 from dptune.choice.report.binary import BinaryTable
 from dptune.choice.report.cells import Bins, edges_of
-from dptune.choice.report.metric import Cells, Metric, mean_of, nonnegative
+from dptune.choice.report.metric import Cells, nonnegative
 from dptune.choice.report.plan import Groups, ReportPlan, best_bins, with_errors
 from dptune.choice.report.regression import Ranges
 from dptune.choice.report.result import residuals_of
@@ -140,7 +140,8 @@ def test_a_share_that_the_noise_hides_has_the_whole_interval() -> None:
     assert math.isnan(found.value)
     hidden = cells.share("share", np.array([0, 1.0, 0]), np.array([0, 1.0, 0]))
     assert math.isnan(hidden.value)
-    assert math.isnan(mean_of("mean", [found, hidden]).value)
+    one, other, _ = np.eye(3)
+    assert math.isnan(cells.macro("mean", [(one, one + other), (other, other)]).value)
     assert "hides" in str(hidden)
 
 
@@ -340,40 +341,6 @@ def test_subgroups_of_a_regression_cost_no_noise() -> None:
         for by in (None, Groups("g", (0, 1, 2)))
     )
     assert several.diameter == pytest.approx(one.diameter)
-
-
-def test_a_mean_of_metrics_has_the_error_of_their_mean() -> None:
-    parts = [Metric("x", value, (value - 0.1, value + 0.1), (value - 0.2, value + 0.2)) for value in (0.4, 0.5, 0.6)]
-    found = mean_of("mean", parts)
-    assert found.value == pytest.approx(0.5)
-    for half, ends in ((0.1, found.interval), (0.2, found.population)):
-        assert ends == pytest.approx((0.5 - half / math.sqrt(3), 0.5 + half / math.sqrt(3)))
-
-
-def test_a_populations_interval_of_a_mean_counts_common_noise_once() -> None:
-    """The noise moves both recalls together, and sampling hardly matters."""
-    together = np.array([1.0, -1.0, -1.0, 1.0])
-    cells = Cells(np.array([8e4, 2e4, 2e4, 8e4]), 1e6 * np.outer(together, together) + np.eye(4))
-    tn, fp, fn, tp = np.eye(4)
-    found = cells.macro("balanced accuracy", [(tp, tp + fn), (tn, tn + fp)])
-    one = cells.share("recall", tp, tp + fn)
-    for mean, alone in ((found.interval, one.interval), (found.population, one.population)):
-        assert mean[1] - mean[0] == pytest.approx(alone[1] - alone[0], rel=0.02)
-
-
-@pytest.mark.parametrize("f1", [False, True])
-@pytest.mark.parametrize("counts", [(50.0, 30.0, 90.0), (3.0, 40.0, 200.0), (40.0, 1.0, 60.0), (9.0, 0.0, 200.0)])
-def test_a_macro_average_of_equal_shares_is_the_share(counts: tuple[float, ...], f1: bool) -> None:
-    """Of one share, and of two that are the same; the noise of b.x is large in some."""
-    cells = Cells(np.array(counts), 6.0 * np.eye(3))
-    part = (np.array([1.0, 0, 0]), np.array([1.0, 1.0, 0]))
-    share = cells.share("share", *part)
-    usual = share.mapped(lambda r: 2 * r / (1 + r)) if f1 else share
-    for parts in ([part], [part, part]):
-        found = cells.macro("share", parts, f1=f1)
-        assert found.value == pytest.approx(usual.value)
-        assert found.interval == pytest.approx(usual.interval, abs=1e-6)
-        assert found.population == pytest.approx(usual.population, abs=1e-6)
 
 
 @pytest.mark.parametrize("prevalence", [0.1, 0.9])

@@ -12,7 +12,10 @@ import pytest
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.svm import SVC, LinearSVC
 
+from dptune import InputError
 from dptune.choice import Report
+from dptune.choice.report.cells import Bins
+from dptune.choice.report.plan import Groups, ReportPlan
 from report_tools import MODEL, PRIVATE, PUBLIC, Array, people, report, silent
 
 PRICE = "one release of mu = 0.5 GDP (replacing all records of one person, n = 400 public)"
@@ -175,3 +178,52 @@ def test_figures_name_their_curves_bars_and_labels(each_kind: dict[str, Report])
     assert legend(residuals) == ["80% of people", "half of the people", "median"]
     assert ticks(bars, "y") == ["mean absolute error", "root mean squared error", "median absolute error"]
     plt.close("all")
+
+
+def test_an_area_that_no_report_of_such_labels_has_is_refused(each_kind: dict[str, Report]) -> None:
+    with pytest.raises(InputError, match=r"^a report has areas of 8 labels at most, of a model with predict_proba, "):
+        _ = each_kind["three labels, predicted only"].roc_auc_score
+    assert "roc_auc_score (ovr, macro)" not in each_kind["three labels, predicted only"].metrics
+
+
+def read_back(labels: tuple[Any, ...], levels: tuple[str, ...] = ("a", "b"), seed: int = 0) -> Report:
+    """A report of labels and groups of any spelling."""
+    rng = np.random.default_rng(seed)
+    bins = Bins.at(np.array([0.3, 0.5, 0.7]), 0.5, rng.random(300), rng.random(300) < 0.5)
+    two = len(labels) == 2
+    plan = ReportPlan(
+        5.0, 200, "M", "predict_proba", labels, 1 if two else None, (bins,) * (1 if two else len(labels)), None,
+        Groups("ward", levels), (),
+    )  # fmt: skip
+    query = plan.query()
+    cells = [rng.dirichlet(np.ones(size)) for size in query.sizes]
+    value = np.concatenate([block @ each for block, each in zip(query.blocks, cells, strict=True)])
+    return Report.of(plan, value, query.diameter / (plan.mu * plan.n))
+
+
+ODD = ("a|b", "two\nlines", r"<$\frac$ of 5>")
+
+
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("others", [("x",), ("x", "y")])
+def test_tables_and_figures_take_labels_and_groups_of_any_spelling(
+    odd: str, others: tuple[str, ...], tmp_path: Path
+) -> None:
+    found = read_back((*others, odd), (odd, "other"))
+    head, rule, *rows = found.to_markdown().partition("\n\n")[0].splitlines()
+    assert {len(re.split(r"(?<!\\)\|", line)) for line in (head, rule, *rows)} == {8}
+    assert len(rows) == len(found.metrics)
+    page = found._repr_html_()
+    assert (page.count("<th>"), page.count("<td>")) == (6, 6 * len(rows))
+    assert f"<th>ward = {html.escape(odd)}</th>" in page
+    figure = found.plot(tmp_path / "report.png")
+    assert odd in {each.get_text() for each in figure.axes[-1].get_xticklabels()}
+
+
+def test_reports_are_equal_if_all_that_they_say_is() -> None:
+    found, again = read_back((0, 1)), read_back((0, 1))
+    assert found == again
+    assert len({found, again, read_back((0, 1), seed=1), read_back((0, 2))}) == 3
+    assert found != read_back((0, 1), seed=1)
+    assert found.at(0.4) != found.at(0.4)  # parts of a report are compared by identity
+    assert found.results == found.results
