@@ -1,5 +1,8 @@
 """A report and MLflow show only released values from the search's ledger."""
 
+import contextlib
+import pickle
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +168,54 @@ def test_a_share_is_kept_from_other_choices_until_the_report(fast_path: Path) ->
     assert "planned" not in str(refused.value)
     search.ledger.raise_budget(dptune.Budget.gdp(2.0))
     assert search_in(fast_path, 1.0, **other).fit(*PUBLIC, **PRIVATE).selection_.mu > 0
+
+
+@pytest.mark.parametrize("form", [str, Path, "sqlite:///{}".format], ids=["text", "Path", "URL"])
+def test_a_fitted_search_keeps_its_ledger_in_another_folder(fast_path: Path, form: Any) -> None:
+    """A relative path is that of the folder in which ``fit`` ran, also after a pickle, a raise, and a second fit."""
+    here, there, moved = (fast_path / name for name in ("here", "there", "moved"))
+    here.mkdir()
+    there.mkdir()
+    given: Any = {"budget": dptune.Budget.gdp(1.0), "loss": "zero_one", "report_share": 0.36}
+    public = GridSearchCV(LogisticRegression(), {"C": [0.1, 1.0, 10.0]})
+    with contextlib.chdir(here):
+        search = PrivateSearch(public, ledger=form("l.db"), **given).fit(*PUBLIC, **PRIVATE)
+        ledger = dptune.PrivacyLedger("l.db")
+    with contextlib.chdir(there):
+        assert "n = 250" in search.statement(delta=1e-5).to_text()
+        assert "Recorded" in str(search.plan(*PUBLIC, n=250))
+        assert "Recorded" in search.fit(*PUBLIC, **PRIVATE).summary()
+        again = pickle.loads(pickle.dumps(search))
+        ledger.raise_budget(dptune.Budget.gdp(1.5))
+        left = ledger.remaining()
+        assert again.report(*PUBLIC, **PRIVATE).mu == pytest.approx(left)
+    assert list(there.iterdir()) == []
+    shutil.move(here, moved)
+    with contextlib.chdir(there), pytest.raises(dptune.LedgerError, match="no ledger exists"):
+        again.statement(delta=1e-5)  # none is made in its place
+    with contextlib.chdir(moved):
+        assert again.statement(delta=1e-5).to_text() == dptune.PrivacyLedger("l.db").statement(delta=1e-5).to_text()
+
+
+WRONG_FOR_A_LEDGER = [{"ledger": None}, {"ledger": 3}, {"ledger": "a privatizer"}]
+WRONG_FOR_PEOPLE = [{"clip": clip} for clip in (5, (0.0,), (0, 2, 3), "ab", (2.0, 0.0), np.array([0.0, 2.0]))]
+
+
+@pytest.mark.parametrize("wrong", [*WRONG_FOR_A_LEDGER, *WRONG_FOR_PEOPLE, {"budget": 4.0}], ids=str)
+def test_a_plan_refuses_what_fit_refuses_and_in_its_words(fast_path: Path, wrong: Any) -> None:
+    made = dptune.PrivacyLedger(fast_path / "ledger.db", dptune.Budget.gdp(1.0))
+    if wrong.get("ledger") == "a privatizer":
+        wrong = {"ledger": dptune.LossPrivatizer(made, n=250, clip=(0, 1))}
+    given = {"ledger": fast_path / "new.db" if "budget" in wrong else made, "loss": "log_loss", **wrong}
+    search = PrivateSearch(GridSearchCV(LogisticRegression(), {"C": [0.1, 1.0]}), **given)
+    said = []
+    for call in (lambda: search.fit(*PUBLIC, **PRIVATE), lambda: search.plan(*PUBLIC, n=250)):
+        with pytest.raises(dptune.InputError) as refused:
+            call()
+        said.append(str(refused.value))
+    assert said[0] == said[1]
+    assert "or a LossPrivatizer" not in said[0]
+    assert made.count() == 0
 
 
 def test_a_report_of_the_default_after_a_search(fast_path: Path) -> None:
