@@ -236,9 +236,11 @@ def choice_forecast(n: int, width: float, budget: Budget) -> dict[str, object]:
     rest = Allowance(budget.mu, budget.mu, (), pair)
     wanted = Wanted(None, 1.0, None, None)
     drawn = Shares.of(rest, wanted, usual_share(rest, wanted, n)).noise(1 / n)
+    least = drawn.quantile(0.975)  # the least that shows half of the time; the largest difference is 1/2
+    hidden = "" if least < 0.5 else "no improvement shows. Plan more people, or a larger budget."
     named = {"method": "one private choice on public rows", "mu": Shares.of(rest, wanted, 0.0).mu, "trials": "any"}
-    line = {"noise of": "the improvement", "sigma": width * drawn.sigma, "shows": width * shows(drawn), "warning": ""}
-    return {**named, **line}
+    noise = {"noise of": "the improvement", "sigma": width * drawn.sigma, "shows": width * shows(drawn)}
+    return {**named, **noise, "warning": hidden}
 
 
 class FutureLedger:
@@ -288,7 +290,7 @@ class FuturePeople:
     private = True
 
     def __init__(self, ledger: Any, n: int, clip: tuple[float, float] | None) -> None:
-        self.ledger, self.n, self._clip = ledger, n, clip
+        self.ledger, self.n, self._clip, self.clip_given = ledger, n, clip, clip is not None
         self.largest_weight = self.squared_weights = 1 / n
         ledger.check_people(n)
 
