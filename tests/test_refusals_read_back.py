@@ -325,7 +325,7 @@ CASES: dict[str, tuple[Call, str]] = {
     "a clip of another loss": (
         lambda ledger: (p := dptune.LossPrivatizer(ledger, n=60), p.use_clip((0.0, 1.0)), p.use_clip((0.0, 2.0))),
         "this privatizer has the clip (0, 1), of another loss or of other public rows, and this one's is (0.0, 2.0): "
-        "make another LossPrivatizer for it. Nothing was trained or spent.",
+        "make another LossPrivatizer for it. Nothing was charged.",
     ),
     "a point without losses": (
         lambda ledger: (p := priv(ledger), p.release(p.mean_query("y", 0.1), scope="s", key="k")),

@@ -130,8 +130,8 @@ class ObservedLosses(ABC):
             mine = "unknown" if clip is None else clip
             raise InputError(
                 f"this privatizer has the clip ({self._clip.low:g}, {self._clip.high:g}), of another loss or of other "
-                f"public rows, and this one's is {mine}: make another LossPrivatizer for it. Nothing was trained or "
-                "spent."
+                f"public rows, and this one's is {mine}: make another LossPrivatizer for it. Nothing was "
+                "charged."
             )
 
     # ---- private data in -----------------------------------------------------------------------

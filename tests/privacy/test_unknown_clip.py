@@ -83,7 +83,7 @@ DOORS = {
 def test_no_loss_is_cut_at_the_range_of_another_one(privatizer: Make, first: Any, door: str) -> None:
     people = privatizer(n=N, clip=None)
     first(people)
-    refused(InputError, "make another LossPrivatizer for it. Nothing was trained or spent", lambda: DOORS[door](people))
+    refused(InputError, "make another LossPrivatizer for it. Nothing was charged", lambda: DOORS[door](people))
     assert people.ledger.count() == 0
     given = privatizer(n=N, clip=(0.0, 1.0))
     first(given)
