@@ -213,7 +213,7 @@ class PrivateSearch(WrappedEstimator):
             _remember(self, X_val)
             training, private = given_halves(X, y, X_val, y_val, groups, train_groups, options, data)
             refuse_shared(training, private, **{"the search": self.estimator})
-            ledger = ledger_of(self._place(), self.budget)
+            ledger = self._ledger()
             people = dptune.LossPrivatizer(ledger, clip=self.clip, **private.people)
             return self._found(self._choose(training, people, private.rows), ledger)
 
@@ -355,7 +355,7 @@ class PrivateSearch(WrappedEstimator):
             training, private = given_halves(X, y, X_val, y_val, groups, None, options, data)
             reported = self.best_estimator_ if model is None else model
             refuse_shared(training, private, model=reported)
-            privatizer = dptune.LossPrivatizer(self._ledger(), clip=(0.0, 1.0), **private.people)
+            privatizer = dptune.LossPrivatizer(self._ledger_of_fit(), clip=(0.0, 1.0), **private.people)
             cv = settings.get("cv", None if train_groups is None else GroupKFold(5))
             if train_groups is not None or hasattr(cv, "split"):
                 how: Any = {"groups": train_groups, "remedy": public_search.TRAIN_GROUPS}
@@ -367,7 +367,7 @@ class PrivateSearch(WrappedEstimator):
 
     def statement(self, *, delta: float | None = None) -> dptune.Statement:
         """Return the ledger's privacy statement, to print or to publish; see :meth:`dptune.PrivacyLedger.statement`."""
-        return self._ledger().statement(delta=delta)
+        return self._ledger_of_fit().statement(delta=delta)
 
     def _place(self) -> dptune.PrivacyLedger | str | Path:
         """Return the ledger as it was given, or the file where the last fit has found it, if it is still there."""
@@ -385,6 +385,9 @@ class PrivateSearch(WrappedEstimator):
         return file if given == self.ledger else None
 
     def _ledger(self) -> dptune.PrivacyLedger:
-        """Return the ledger, reopened from its path; of a fitted search none is made in its place."""
-        made = self._file() is not None
-        return ledger_of(self._place(), None if made else self.budget)
+        """Return the ledger, reopened from its path."""
+        return ledger_of(self._place(), self.budget)
+
+    def _ledger_of_fit(self) -> dptune.PrivacyLedger:
+        """Return the ledger of a fitted search, in whose place none is made; else the ledger."""
+        return self._ledger() if self._file() is None else ledger_of(self._place())
