@@ -104,7 +104,7 @@ def select(
         BudgetMismatch: the name belongs to a choice with other settings, or to a search.
     """
     _refuse_named(candidates)
-    if loss is not None and data is None:
+    if loss is not None and data is None and getattr(ledger, "places", None) is None:
         raise InputError(
             f"loss={as_loss(loss).name!r} is asked of models about data=(X, y), which is missing. With losses of your "
             "own omit loss=, and give clip= if they have a range. Nothing was charged."
