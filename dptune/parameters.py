@@ -112,7 +112,7 @@ def _settle(p: Float | Int) -> None:
         raise InputError(f"a range needs finite low <= high; got low={shown(p.low)}, high={shown(p.high)}.")
     if real(p.high - p.low) is None:
         raise InputError(
-            f"a range needs a finite width, high - low; got low={shown(p.low)}, high={shown(p.high)}. Use a log scale."
+            f"a range needs a finite width, high - low; got low={shown(p.low)}, high={shown(p.high)}. Narrow it."
         )
     if p.log and p.low <= 0:
         raise InputError(f"a log scale needs low > 0; got low={shown(p.low)}.")

@@ -10,6 +10,7 @@ from typing import Any
 from scipy.special import ndtr, ndtri
 
 from dptune._checks import shown
+from dptune._numbers import rounded_up
 from dptune.errors import BudgetExhausted, BudgetPlanned, InputError
 from dptune.ledger.approximate import Limits
 from dptune.ledger.filter import Allowance, Divisions
@@ -155,12 +156,12 @@ def parameters_in_words(parameters: Mapping[str, Any], quote: str = "") -> str:
 
 def share_in_words(budget: Budget, limits: Limits, mu: float) -> str:
     """Return in words how much of a ledger's budget a run takes; ``limits`` are those after its charge."""
-    whole = f"mu={budget.mu:.4g}"
+    whole = f"mu={rounded_up(budget.mu)}"
     most = budget.mu
     if limits.eta > 0 or mu > budget.mu:  # the budget is divided, or will be
-        whole = f"epsilon={budget.stated_epsilon:.4g} at delta={budget.stated_delta:.4g}"
+        whole = f"epsilon={rounded_up(budget.stated_epsilon or math.inf)} at delta={budget.stated_delta:.4g}"
         most = limits.gdp
-    part = "all" if mu >= most * (1 - 1e-6) else f"mu={mu:.4g}"
+    part = "all" if mu >= most * (1 - 1e-6) else f"mu={rounded_up(mu)}"
     return f"{part} of the ledger's {whole}"
 
 
@@ -177,7 +178,7 @@ def left_in_words(ledger: PrivacyLedger, spent: Spent | None = None, *, planned:
     left = math.floor(1e4 * left) / 1e4
     some = ", some of it planned by this run" if planned else ""
     if budget.stated_epsilon is None or budget.stated_delta is None:
-        return f"Budget left: mu={left:g} of {whole:.4g}{some}."
+        return f"Budget left: mu={left:g} of {rounded_up(whole)}{some}."
     stated = f"epsilon = {budget.stated_epsilon:g} (delta = {budget.stated_delta:g})"
     return f"Budget left: {f'mu={left:g}' if left else '0'} of {stated}{some}."
 

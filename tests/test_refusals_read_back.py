@@ -232,8 +232,8 @@ CASES: dict[str, tuple[Call, str]] = {
     ),
     "a clip of another loss": (
         lambda ledger: (p := priv(ledger, clip=None), *map(p.use_clip, [(0, 1), (0.0, 1.0), (0.0, 2.0)])),
-        "this privatizer has the clip (0, 1), of another loss, and this one's is (0.0, 2.0): make another "
-        "LossPrivatizer for it. Nothing was trained or spent.",
+        "this privatizer has the clip (0, 1), of another loss or of other public rows, and this one's is (0.0, 2.0): "
+        "make another LossPrivatizer for it. Nothing was charged.",
     ),
     "another threshold under an old name": (
         lambda ledger: [report(mu=0.5, **more)(ledger) for more in ({}, {"threshold": 0.25})],

@@ -116,7 +116,7 @@ OF_WIDTH = "a range needs a finite width, high - low; got low="
 WORDS: list[tuple[Callable[[], Any], str]] = [
     (lambda: Float(2.0, 1.5), f"{OF_RANGE}2.0, high=1.5."),
     (lambda: Float(-math.inf, 1), f"{OF_RANGE}-inf, high=1."),
-    (lambda: Float(-1e308, 1e308), f"{OF_WIDTH}-1e+308, high=1e+308. Use a log scale."),
+    (lambda: Float(-1e308, 1e308), f"{OF_WIDTH}-1e+308, high=1e+308. Narrow it."),
     (lambda: Int(0, 5, log=True), f"{OF_LOG}0."),
     (lambda: Float(0.0, 5, log=True), f"{OF_LOG}0.0."),
     (lambda: Float(0, 1, step=0.0), "step must be positive and cannot go with log=True; got step=0.0."),

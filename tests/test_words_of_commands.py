@@ -85,6 +85,9 @@ def test_a_plan_has_its_title_its_rows_and_its_defaults() -> None:
     assert warned
     assert printed.splitlines()[-len(warned) :] == [f"{row['method']}: {row['warning']}" for row in warned]
     assert json.loads(invoke(*options.split(), "--format", "json")) == [*chosen, *rows]
+    few = invoke(*["plan", "--n", "2", "--clip", "0", "3"])
+    assert "one private choice on public rows: no improvement shows. Plan more people, or a larger budget." in few
+    assert {row[5] for row in rows_of(few)[1:]} == {"too noisy"}
     usual = ("plan", "--n", "90", "--clip", "0", "3")
     assert invoke(*usual) == invoke(*usual, "--mu", "1", "--dimensions", "3", "--trials", "80")
     for loss, high in {"log_loss": 4, "hinge": 3, "brier": 2, "zero_one": 1}.items():

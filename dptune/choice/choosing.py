@@ -104,6 +104,11 @@ def select(
         BudgetMismatch: the name belongs to a choice with other settings, or to a search.
     """
     _refuse_named(candidates)
+    if loss is not None and data is None and getattr(ledger, "places", None) is None:
+        raise InputError(
+            f"loss={as_loss(loss).name!r} is asked of models about data=(X, y), which is missing. With losses of your "
+            "own omit loss=, and give clip= if they have a range. Nothing was charged."
+        )
     refuse_reaching({}, data)  # another form would be read as losses
     told = data if loss is not None or data is not None else candidates
     privatizer = privatizer_of(ledger, told, groups=groups, n=n, clip=clip, budget=budget)
@@ -125,8 +130,7 @@ def select(
         raise InputError(f"without public_losses= omit {names}: mu= says what the choice costs. Nothing was charged.")
     if callable(candidates):
         raise InputError("candidates may be a function only with public_losses=, which says how many there are.")
-    if loss is not None and as_loss(loss).known_clip and not privatizer.knows_clip:
-        privatizer.use_clip((0.0, as_loss(loss).most))
+    privatizer.use_clip(None if loss is None else as_loss(loss).own_range)
     mu = None if mu is None else positive("mu", mu)
     default = None if default_place is None else at_least("default_place", default_place, 0)
     kept = share("estimate_share", 0.0 if estimate_share is None else estimate_share)

@@ -27,6 +27,7 @@ from dptune.choice.planning import (
 from dptune.choice.public import PublicLosses
 from dptune.ledger import schema
 from dptune.ledger.approximate import Limits
+from dptune.ledger.budget_ledger import refuse_no_budget
 from dptune.ledger.connection import Database, stored_row
 from dptune.ledger.filter import Allowance, Divisions, GdpFilter, filter_of, is_pair
 from dptune.ledger.gdp import Budget, Spent
@@ -235,9 +236,11 @@ def choice_forecast(n: int, width: float, budget: Budget) -> dict[str, object]:
     rest = Allowance(budget.mu, budget.mu, (), pair)
     wanted = Wanted(None, 1.0, None, None)
     drawn = Shares.of(rest, wanted, usual_share(rest, wanted, n)).noise(1 / n)
+    least = drawn.quantile(0.975)  # the least that shows half of the time; the largest difference is 1/2
+    hidden = "" if least < 0.5 else "no improvement shows. Plan more people, or a larger budget."
     named = {"method": "one private choice on public rows", "mu": Shares.of(rest, wanted, 0.0).mu, "trials": "any"}
-    line = {"noise of": "the improvement", "sigma": width * drawn.sigma, "shows": width * shows(drawn), "warning": ""}
-    return {**named, **line}
+    noise = {"noise of": "the improvement", "sigma": width * drawn.sigma, "shows": width * shows(drawn)}
+    return {**named, **noise, "warning": hidden}
 
 
 class FutureLedger:
@@ -246,6 +249,7 @@ class FutureLedger:
     private = True
 
     def __init__(self, budget: Budget) -> None:
+        refuse_no_budget(budget)
         self.budget = budget
         self._filter = filter_of(budget, pair=is_pair(budget), stored=None)
 
@@ -286,7 +290,7 @@ class FuturePeople:
     private = True
 
     def __init__(self, ledger: Any, n: int, clip: tuple[float, float] | None) -> None:
-        self.ledger, self.n, self._clip = ledger, n, clip
+        self.ledger, self.n, self._clip, self.clip_given = ledger, n, clip, clip is not None
         self.largest_weight = self.squared_weights = 1 / n
         ledger.check_people(n)
 
@@ -317,14 +321,18 @@ def future_people(
         payer: a privatizer, a ledger, or its path or URL; ``budget`` is for a ledger that does not exist yet.
         data, groups, n: see :func:`dptune.choice.payer.privatizer_of`; nothing is read.
         clip: (low, high), if it is known.
+
+    Raises:
+        InputError: what a privatizer or a ledger would refuse, too.
     """
     if isinstance(payer, LossPrivatizer | FuturePeople):
         return payer
-    people = People.of(None, groups, None).n if groups is not None else rows_of(data) if n is None else n
+    rows = None if groups is not None else rows_of(data) if n is None else n
+    people, interval = People.of(rows, groups, None).n, None if clip is None else Interval.of(clip)
     ledger: Any = payer
     if isinstance(payer, str | Path):
         exists = stored_row(Database(schema.normalise_url(payer))) is not None
         ledger = FutureLedger(budget) if budget is not None and not exists else PrivacyLedger(payer, budget)
     else:
         ledger = ledger_of(payer, budget)
-    return FuturePeople(ledger, people, (clip[0], clip[1]) if isinstance(clip, tuple | list) else None)
+    return FuturePeople(ledger, people, None if interval is None else (interval.low, interval.high))

@@ -151,14 +151,21 @@ def _change(before: Any, now: Any) -> str:
 
 
 def check_choice(ledger: PrivacyLedger, name: str, mu: float | None, *, choice_share: float = 1.0) -> None:
-    """Refuse a choice that could not begin, or has no price where the last one kept what is left for a report."""
+    """Refuse a choice that could not begin, or has no price where an earlier one keeps what is left for a report."""
     mu = None if mu is None else positive("mu", mu)
-    if mu is None and (left := ledger.remaining()) > 0:
-        latest = next((run for run, _ in ledger.runs()), name)
-        plan: Any = ledger.fact(latest, PLAN)
-        if latest != name and isinstance(plan, dict) and plan.get("asked", {}).get("report_share"):
-            raise BudgetPlanned(left, ledger.budget.mu, (latest,))
+    if mu is None and (left := ledger.remaining()) > 0 and (keeper := _keeper(ledger)) not in (None, name):
+        raise BudgetPlanned(left, ledger.budget.mu, (keeper,))
     check_start(ledger, name, mu, choice_share=choice_share)
+
+
+def _keeper(ledger: PrivacyLedger) -> str | None:
+    """Return the last choice that keeps a share for a report, which no report has taken since; None without one."""
+    plans: dict[str, Any] = {name: plan for name, plan in ledger.facts(PLAN).items() if isinstance(plan, dict)}
+    for name, _ in ledger.runs():
+        plan = plans.get(name, {})
+        if "report" in plan or plan.get("asked", {}).get("report_share"):
+            return None if "report" in plan else name
+    return None
 
 
 def check_affordable(ledger: PrivacyLedger, name: str | None, mu: float | None, about: Meaning) -> bool:

@@ -233,7 +233,8 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
     searched = None if proposals.name is None else f"{proposals.name} (choice)"
     name = searched if options.name is None else options.name
     proposed = digest_of(candidates, default, loss)
-    about = _about(candidates, default, proposed, proposals.told)
+    facts = {"averages": options.averages, **proposals.told}
+    about = _about(candidates, default, proposed, facts)
     rerun = check_affordable(privatizer.ledger, name, options.mu, about)
     asks = None if options.dry_run else asker_of(recipe, options.data, privatizer.rows, trains=not rerun)
     given = _given_losses(options.public_losses, proposals.searched, candidates)
@@ -247,7 +248,7 @@ def choose_among(proposals: Proposals, trainer: Trainer, options: ChoiceOptions,
     candidates, losses = [candidates[j] for j in places], [losses[j] for j in places]
     evaluated = [evaluated[j] for j in places]
     public, default = _matrix(losses, default, warn, needed=options.default is not None)
-    singles, about = public, _about(candidates, default, proposed, proposals.told)  # without a default that failed
+    singles, about = public, _about(candidates, default, proposed, facts)  # without a default that failed
     groups: list[Group] = [{j: 1.0} for j in range(len(candidates))]
     if options.averages:
         public, groups = with_averages(public, evaluated, default, as_loss(loss), weight)

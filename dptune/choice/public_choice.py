@@ -127,7 +127,9 @@ class PublicChoice:
         asked_loss = None if self._loss is None else self._loss.name
         of_public = {"candidates": m, "public rows": rows, "public losses": self.public.digest, "loss": asked_loss}
         about = about or Meaning({})
-        self._means = Meaning({**of_public, "default": self.default, **about.asked, **vars(asked)}, about.told)
+        told = {"clip": [privatizer.interval.low, privatizer.interval.high] if privatizer.clip_given else None}
+        means = {**of_public, "default": self.default, **about.asked, **vars(asked)}
+        self._means = Meaning(means, {**told, **about.told})
         self._rest: Allowance | None = None  # the allowance of the plan, until it is stored
         self._plan = self._agree(asked, boolean("even_if_hopeless", even_if_hopeless))
         self.finalists = self._plan.finalists
@@ -392,7 +394,6 @@ class PublicChoice:
 
 def _known_range(privatizer: LossPrivatizer, loss: str | NamedLoss | None) -> tuple[float, float] | None:
     """Return the given range or the loss's own; None if public rows determine it."""
-    if privatizer.knows_clip:
+    if privatizer.clip_given:
         return privatizer.interval.low, privatizer.interval.high
-    named = None if loss is None else as_loss(loss)
-    return (0.0, named.most) if named is not None and named.known_clip else None
+    return None if loss is None else as_loss(loss).own_range

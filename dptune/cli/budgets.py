@@ -153,8 +153,9 @@ def plan(
         "shows in 95% of runs."
     )
     print_contents(Contents(title, {"private": True, "plans": table}, "plans"))
-    for row in rows:
-        if row["warning"] and row["mu"] == budget.mu and trials // 2 < row["trials"] <= trials:  # whole generations
+    here_too = [row for row in rows if row["mu"] == budget.mu and trials // 2 < row["trials"] <= trials]  # generations
+    for row in (chosen[1], *here_too):
+        if row["warning"]:
             typer.echo(f"{row['method']}: {row['warning']}")
 
 

@@ -103,7 +103,7 @@ class BudgetLedger(DurableLedger):
         max_change: float | None = None,
     ) -> None:
         if budget is not None:
-            _refuse_no_budget(budget)
+            refuse_no_budget(budget)
         promise = None if budget is None else {**asdict(budget), "pair": is_pair(budget)}
         words = "" if budget is None else _in_words(budget)
         adjacency = None if max_change is None else adjacency_of(max_change)
@@ -181,7 +181,7 @@ class BudgetLedger(DurableLedger):
             InputError: it is not larger than the present one.
             LedgerError: the ledger cannot be written.
         """
-        _refuse_no_budget(budget)
+        refuse_no_budget(budget)
         with self._transaction(write=True) as (connection, state):
             present = self._refresh()
             if budget.same_promise(present):
@@ -274,7 +274,8 @@ class BudgetLedger(DurableLedger):
         return self.filter.allowance(state.spent, spent_of, begun)
 
 
-def _refuse_no_budget(budget: object) -> None:
+def refuse_no_budget(budget: object) -> None:
+    """Refuse anything but a ``Budget``, such as a bare epsilon."""
     if not isinstance(budget, Budget):
         raise InputError("budget must be a Budget, e.g. Budget.gdp(mu=1.0).")
 

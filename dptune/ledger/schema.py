@@ -148,8 +148,8 @@ def _absolute(url: sa.URL, text: str) -> sa.URL:
     if url.query:
         raise InputError(f"the URL of a ledger in SQLite has no settings; got {', '.join(url.query)}.")
     try:
-        return url.set(database=str(Path(url.database).resolve()))
-    except RuntimeError as error:  # up to Python 3.12: a loop of links
+        return url.set(database=str(Path(url.database).expanduser().resolve()))
+    except RuntimeError as error:  # no home folder; up to Python 3.12 a loop of links
         raise InputError(f"the ledger's path cannot be used: {error}.") from None
 
 

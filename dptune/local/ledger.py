@@ -50,7 +50,7 @@ class UserLedger:
         if where == ":memory:" or where.startswith("file:") or "://" in where:
             raise InputError("a ledger must outlive its process; give the path of a file, not a URL.")
         cap = None if cap is None else positive("cap", cap)
-        self.path = Path(where).resolve()
+        self.path = Path(where).expanduser().resolve()
         self._seen = Mark()
         self._file = SqliteFile(self.path, name="ledger")
         if cap is not None and not _holds_ledger(self._file):
@@ -179,7 +179,7 @@ class UserLedger:
     def is_at(path: str | Path) -> bool:
         """Return whether the file is a ledger of users; False where there is none, or something else."""
         try:
-            return _holds_ledger(SqliteFile(path))
+            return _holds_ledger(SqliteFile(Path(path).expanduser()))
         except LedgerError:
             return False
 

@@ -79,6 +79,11 @@ class NamedLoss:
         if not isinstance(self.output, str) or self.output not in get_args(Output):
             raise InputError(f"NamedLoss: output must be one of {get_args(Output)}; got {shown(self.output)}.")
 
+    @property
+    def own_range(self) -> tuple[float, float] | None:
+        """Return (0, most) if that is a clip; None if one has to be chosen."""
+        return (0.0, self.most) if self.known_clip else None
+
     def instead(self, model: object) -> str:
         """Return what to give instead of a model that lacks ``output``."""
         if self.output == "predict":

@@ -86,6 +86,11 @@ class ObservedLosses:
         return self._clip is not None
 
     @property
+    def clip_given(self) -> bool:
+        """Return whether the user gave :attr:`interval`, which then is that of every loss."""
+        return self._clip_given
+
+    @property
     def _held(self) -> StoredLosses | HeldAtPlaces:
         with self._lock:
             if self._rows is None:
@@ -113,19 +118,20 @@ class ObservedLosses:
         weights = np.array(self._people.weights)
         return float(weights @ weights)
 
-    def use_clip(self, clip: tuple[float, float]) -> None:
-        """Use (low, high), which the kind of loss or public rows imply, unless the user gave a range.
+    def use_clip(self, clip: tuple[float, float] | None) -> None:
+        """Use (low, high), which the loss or public rows imply, unless the user gave a range; None: they imply none.
 
         Raises:
-            InputError: this privatizer already has another loss's range.
+            InputError: this privatizer already has the range of another loss, or of other public rows.
         """
-        if self._clip_given:
-            return
-        self._clip = self._clip or Interval.of(clip)
-        if self._clip != Interval.of(clip):
+        implied = None if clip is None else Interval.of(clip)
+        self._clip = self._clip or implied
+        if self._clip != implied and self._clip is not None and not self._clip_given:
+            mine = "unknown" if clip is None else clip
             raise InputError(
-                f"this privatizer has the clip ({self._clip.low:g}, {self._clip.high:g}), of another loss, and this "
-                f"one's is {clip}: make another LossPrivatizer for it. Nothing was trained or spent."
+                f"this privatizer has the clip ({self._clip.low:g}, {self._clip.high:g}), of another loss or of other "
+                f"public rows, and this one's is {mine}: make another LossPrivatizer for it. Nothing was "
+                "charged."
             )
 
     # ---- private data in -----------------------------------------------------------------------

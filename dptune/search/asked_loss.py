@@ -28,8 +28,7 @@ class AskedLoss:
     ) -> AskedLoss:
         """Return the loss, None for a function that returns losses; the privatizer adopts its range."""
         asked = cls(UNNAMED, math.inf) if loss is None else cls(as_loss(loss).name, as_loss(loss).most)
-        if loss is not None and as_loss(loss).known_clip:
-            privatizer.use_clip((0.0, asked.most))
+        privatizer.use_clip(None if loss is None else as_loss(loss).own_range)
         if why := too_wide(loss, privatizer.loss_range):
             warn(why)
         return asked

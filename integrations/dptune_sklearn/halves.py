@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dptune import Places, Rows
 from dptune._checks import at_least, attempt, column_names, kind, length_of, not_a_vector, nothing_charged, share, shown
+from dptune.choice.crossval import divided
 from dptune.choice.places import refuse_reaching
 from dptune.errors import InputError
 from dptune.losses.columns import Names
@@ -289,10 +290,12 @@ class StopsEarly(WrappedEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, **options: Any) -> Self:
-        """Hold rows out, fit on the others, and stop on those."""
+        """Hold rows out, fit on the others, and stop on those; an option with an entry for each row is divided, too."""
         held = share("fraction", self.fraction)
         seed = at_least("random_state", self.random_state, 0, LARGEST_SEED)
-        X_fit, X_stop, y_fit, y_stop = train_test_split(X, y, test_size=held, random_state=seed)
+        split = train_test_split(X, y, np.arange(len(y)), test_size=held, random_state=seed)
+        X_fit, X_stop, y_fit, y_stop, rows, _ = split
+        options = {name: divided(each, rows, len(y)) for name, each in options.items()}
         estimator = clone(self.estimator)
         newer = "eval_X" in signature(estimator.fit).parameters  # LightGBM from 4.7 on, which deprecates eval_set
         stop = {"eval_X": X_stop, "eval_y": y_stop} if newer else {"eval_set": [(X_stop, y_stop)]}

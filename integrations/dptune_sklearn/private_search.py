@@ -213,8 +213,9 @@ class PrivateSearch(WrappedEstimator):
             _remember(self, X_val)
             training, private = given_halves(X, y, X_val, y_val, groups, train_groups, options, data)
             refuse_shared(training, private, **{"the search": self.estimator})
-            people = dptune.LossPrivatizer(self._ledger(), clip=self.clip, **private.people)
-            return self._found(self._choose(training, people, private.rows), people.ledger)
+            ledger = self._ledger()
+            people = dptune.LossPrivatizer(ledger, clip=self.clip, **private.people)
+            return self._found(self._choose(training, people, private.rows), ledger)
 
     def plan(self, X: Any, y: Any, *, n: int, train_groups: npt.ArrayLike | None = None, **options: Any) -> Outlook:
         """Return what a choice by n private people would cost and can show, to print: a dry run of :meth:`fit`.
@@ -227,7 +228,7 @@ class PrivateSearch(WrappedEstimator):
         """
         with _as_value_errors():
             public_search.refuse_no_search(self.estimator)
-            people = future_people(self.ledger, None, n=at_least("n", n, 1), budget=self.budget, clip=self.clip)
+            people = future_people(self._place(), None, n=at_least("n", n, 1), budget=self.budget, clip=self.clip)
             planned: Any = self._choose(public_half(X, y, train_groups, options), people, None)
         outlook: Outlook = planned.outlook
         return outlook
@@ -268,6 +269,7 @@ class PrivateSearch(WrappedEstimator):
         """Store the results like scikit-learn's searches."""
         self.name_, self.selection_, self.best_params_ = choice.name, choice.selection, dict(choice.params)
         self._summary = choice.summary()
+        self._found_in = self.ledger, ledger.url.database if ledger.url.drivername.startswith("sqlite") else None
         self.cv_results_ = public_search.results_of(self.search_)
         places = {key_of(each): i for i, each in enumerate(self.cv_results_["params"])}
         self.best_index_ = places.get(key_of(self.best_params_))
@@ -354,7 +356,7 @@ class PrivateSearch(WrappedEstimator):
             training, private = given_halves(X, y, X_val, y_val, groups, None, options, data)
             reported = self.best_estimator_ if model is None else model
             refuse_shared(training, private, model=reported)
-            privatizer = dptune.LossPrivatizer(self._ledger(), clip=(0.0, 1.0), **private.people)
+            privatizer = dptune.LossPrivatizer(self._ledger_of_fit(), clip=(0.0, 1.0), **private.people)
             cv = settings.get("cv", None if train_groups is None else GroupKFold(5))
             if train_groups is not None or hasattr(cv, "split"):
                 how: Any = {"groups": train_groups, "remedy": public_search.TRAIN_GROUPS}
@@ -366,8 +368,27 @@ class PrivateSearch(WrappedEstimator):
 
     def statement(self, *, delta: float | None = None) -> dptune.Statement:
         """Return the ledger's privacy statement, to print or to publish; see :meth:`dptune.PrivacyLedger.statement`."""
-        return self._ledger().statement(delta=delta)
+        return self._ledger_of_fit().statement(delta=delta)
+
+    def _place(self) -> dptune.PrivacyLedger | str | Path:
+        """Return the ledger as it was given, or the file where the last fit has found it, if it is still there."""
+        if not isinstance(self.ledger, dptune.PrivacyLedger | str | Path):
+            raise InputError(
+                f"ledger must be a PrivacyLedger, or its path or URL; got {type(self.ledger).__name__}. The people are "
+                "those of X_val= and groups=. Nothing was charged."
+            )
+        file = self._file() if isinstance(self.ledger, str | Path) else None
+        return self.ledger if file is None or not Path(file).exists() else file
+
+    def _file(self) -> str | None:
+        """Return the file in which the last fit has found this ledger; None before it, and of one on a server."""
+        given, file = self.__dict__.get("_found_in", (None, None))
+        return file if given == self.ledger else None
 
     def _ledger(self) -> dptune.PrivacyLedger:
         """Return the ledger, reopened from its path."""
-        return ledger_of(self.ledger, self.budget)
+        return ledger_of(self._place(), self.budget)
+
+    def _ledger_of_fit(self) -> dptune.PrivacyLedger:
+        """Return the ledger of a fitted search, in whose place none is made; else the ledger."""
+        return self._ledger() if self._file() is None else ledger_of(self._place())

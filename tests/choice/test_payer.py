@@ -235,7 +235,11 @@ def test_what_is_kept_for_a_report_is_taken_only_by_a_price(tmp_path: Path) -> N
         False,
     ]
     dptune.select(L, ledger, public_losses=V, name="last", mu=0.1, even_if_hopeless=True)
-    check_choice(ledger, "other", None)  # the last one has kept nothing
+    with pytest.raises(BudgetPlanned) as refused:
+        check_choice(ledger, "other", None)  # the choice that took a part for a price takes no more for others
+    assert refused.value.runs == ("first",)
+    reported(ledger)
+    check_choice(ledger, "other", None)
     known: Any = SimpleNamespace(facts=lambda name: {"a": {"asked": {"configurations": "c1"}}})
     assert check_affordable(known, None, None, Meaning({"configurations": "c1"}))
     assert check_affordable(known, None, None, Meaning({}))  # it may be this one

@@ -68,6 +68,16 @@ CASES: dict[str, tuple[Call, str]] = {
         select(len, n=PEOPLE),
         "candidates may be a function only with public_losses=, which says how many there are.",
     ),
+    "a loss and own losses": (
+        select(loss="log_loss"),
+        "loss='log_loss' is asked of models about data=(X, y), which is missing. With losses of your own omit loss=, "
+        f"and give clip= if they have a range. {CHARGED}",
+    ),
+    "a loss, own losses and public ones": (
+        select(loss="log_loss", public_losses=PUBLIC, n=PEOPLE, clip=None),
+        "loss='log_loss' is asked of models about data=(X, y), which is missing. With losses of your own omit loss=, "
+        f"and give clip= if they have a range. {CHARGED}",
+    ),
     "losses by name": (
         select(dict(enumerate(PRIVATE))),
         f"candidates must have places; got a dict of length {len(PRIVATE)}. Give list(candidates.values()): the answer "

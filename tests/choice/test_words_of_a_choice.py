@@ -11,6 +11,7 @@ import pytest
 
 import dptune
 from choice_tools import PUBLIC, Chooses, chosen, privatizer
+from dptune._numbers import rounded_up
 from dptune.choice.averages import in_words
 from dptune.choice.figure import draw_finalists, draw_improvement, is_choice
 from dptune.choice.outlook import ASSUMES, Outlook, choice_forecast, in_front
@@ -192,7 +193,17 @@ def test_a_share_of_a_budget_is_said_in_the_units_of_the_budget() -> None:
         "mu=0.5 of the ledger's mu=2": (gdp, Limits(2.0), 0.5),
         "mu=0.5 of the ledger's epsilon=4 at delta=1e-05": (pair, divided, 0.5),
         "all of the ledger's epsilon=4 at delta=1e-05": (pair, divided, divided.gdp),
-        f"mu={1.001 * pair.mu:.4g} of the ledger's epsilon=4 at delta=1e-05": (pair, Limits(9.0), 1.001 * pair.mu),
+        f"mu={rounded_up(1.001 * pair.mu)} of the ledger's epsilon=4 at delta=1e-05": (
+            pair,
+            Limits(9.0),
+            1.001 * pair.mu,
+        ),
+        "mu=0.9901 of the ledger's mu=1.235": (dptune.Budget.gdp(1.23421), Limits(1.23421), 0.99002),  # none less
+        "all of the ledger's epsilon=1.235 at delta=1e-05": (
+            dptune.Budget.approximate_dp(1.23401, 1e-5),
+            divided,
+            divided.gdp,
+        ),
     }
     assert [share_in_words(*asked) for asked in said.values()] == list(said)
     people: Any = SimpleNamespace(private=True, ledger=SimpleNamespace(private=True))
@@ -233,6 +244,8 @@ def test_a_forecast_of_a_choice_has_its_noise_and_what_it_shows(width: float) ->
         "sigma": pytest.approx(sigma, rel=1e-5), "shows": pytest.approx(3.604817 * sigma, rel=1e-5), "warning": "",
     }  # fmt: skip
     pure = choice_forecast(400, width, dptune.Budget.approximate_dp(1.0, 1e-5))
+    hidden = [bool(choice_forecast(n, width, dptune.Budget.gdp(1.0))["warning"]) for n in (1, 8, 9, 400)]
+    assert hidden == [True, True, False, False]  # 1.96 / (n sqrt(0.2)) of the width, and half of it
     assert pure["sigma"] == pytest.approx(width * 2**0.5 / 400 / 0.1, rel=1e-5)
 
 

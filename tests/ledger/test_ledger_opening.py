@@ -96,6 +96,17 @@ def test_a_missing_folder_a_missing_ledger_and_a_foreign_file_are_refused(tmp_pa
     assert [path.name for path in tmp_path.iterdir()] == ["data.csv"], "a reader makes no lock file"
 
 
+@pytest.mark.parametrize("scheme", ["", "sqlite:///"])
+def test_a_tilde_is_the_home_folder(fast_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
+    monkeypatch.setenv("HOME", str(fast_path))
+    pay(PrivacyLedger(f"{scheme}~/x.db", Budget.gdp(1.0)), "a", 0.5)
+    assert PrivacyLedger(fast_path / "x.db").spent() == 0.5
+    assert isinstance(open_ledger(f"{scheme}~/x.db"), PrivacyLedger)
+    UserLedger(Path("~/u.db"), cap=1.0)
+    assert UserLedger.is_at("~/u.db")
+    assert (fast_path / "u.db").exists()
+
+
 @pytest.mark.parametrize("name", ["a b.db", "a%20b.db", "a?b=1.db", "a#b.db", "ä.db"])
 def test_a_path_is_taken_literally_and_a_relative_one_stays_where_it_was(tmp_path: Path, name: str) -> None:
     (tmp_path / "here").mkdir()

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.dummy import DummyClassifier
 
 import dptune
 from dptune import InputError, LossPrivatizer
@@ -50,6 +51,38 @@ def test_a_bounded_loss_needs_no_clip_and_a_given_clip_stays(privatizer: Make, l
         people = privatizer(n=N, clip=given)
         PrivateObjective(untrained, people, n_trials=3, loss=loss, data=lambda: DATA)
         assert (people.interval.low, people.interval.high) == (0.0, high)
+
+
+RNG = np.random.default_rng(0)
+PUBLIC, LOSSES = RNG.uniform(size=(3, 40)), RNG.uniform(size=(3, N))
+FITTED = [DummyClassifier(strategy="constant", constant=label).fit(*DATA) for label in (0, 1)]
+
+
+def chosen(scale: float) -> Any:
+    return lambda p: dptune.PublicChoice(scale * PUBLIC, p, name=f"x{scale}", mu=0.1)
+
+
+DOORS = {
+    "own losses": lambda p: dptune.select(LOSSES, p, mu=0.1),
+    "models": lambda p: dptune.select(FITTED, p, loss="log_loss", data=DATA, mu=0.1),
+    "objective": lambda p: PrivateObjective(untrained, p, n_trials=3),
+    "public losses": chosen(10.0),
+    "brier": lambda p: dptune.select(FITTED, p, loss="brier", data=DATA, mu=0.1),
+    "sampler": lambda p: CentredSampler(p, n_trials=12).objective(loss="log_loss", data=lambda: DATA)(untrained),
+}
+
+
+@pytest.mark.parametrize("first", [chosen(1.0), lambda p: p.use_clip((0.0, 1.0))], ids=["public losses", "zero_one"])
+@pytest.mark.parametrize("door", DOORS)
+def test_no_loss_is_cut_at_the_range_of_another_one(privatizer: Make, first: Any, door: str) -> None:
+    people = privatizer(n=N, clip=None)
+    first(people)
+    refused(InputError, "make another LossPrivatizer for it. Nothing was charged", lambda: DOORS[door](people))
+    assert people.ledger.count() == 0
+    given = privatizer(n=N, clip=(0.0, 1.0))
+    first(given)
+    DOORS[door](given)  # a range that was given is that of every loss
+    assert (given.interval.low, given.interval.high) == (0.0, 1.0)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from importlib import import_module
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import loguniform
 from sklearn.base import BaseEstimator, clone
@@ -38,6 +39,19 @@ def test_the_rows_to_stop_on_are_held_out_of_those_that_train():
         StopsEarly(Seen(), fraction=2.0).fit(*PUBLIC)
     with pytest.raises(dptune.InputError, match=r"^random_state must be a whole number >= 0; got a ndarray of shape"):
         StopsEarly(Seen(), random_state=PUBLIC[1]).fit(*PUBLIC)
+
+
+@pytest.mark.parametrize("form", [np.asarray, list, pd.Series])
+def test_an_option_with_an_entry_for_each_row_is_divided_like_the_rows(form):
+    class Weighted(Seen):
+        def fit(self, X, y, eval_set=None, sample_weight=None, names=None):
+            self.given_ = sample_weight, names
+            return super().fit(X, y, eval_set)
+
+    fitted = StopsEarly(Weighted(), fraction=0.25).fit(*PUBLIC, sample_weight=form(PUBLIC[0][:, 0]), names=["a", "b"])
+    weights, names = fitted.estimator_.given_
+    assert np.asarray(weights).tolist() == fitted.estimator_.seen_[0][:, 0].tolist()
+    assert names == ["a", "b"]
 
 
 @pytest.mark.parametrize("library", SETTINGS)

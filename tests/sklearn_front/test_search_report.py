@@ -1,19 +1,26 @@
 """A report and MLflow show only released values from the search's ledger."""
 
+import contextlib
+import pickle
+import shutil
 from pathlib import Path
 from typing import Any
 
 import mlflow
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV, GroupKFold
+from sklearn.pipeline import Pipeline
 
 import dptune
+from dptune.choice.averages import averaged
 from dptune.choice.report.forecast import Expected
 from dptune.choice.report.reporting import stored_report
+from dptune.losses.named import as_loss
 from dptune_mlflow import log_run
 from dptune_sklearn import PrivateSearch
 
@@ -125,6 +132,24 @@ def test_a_report_refits_with_the_options_of_fit(fast_path: Path) -> None:
     assert dptune.report(search.best_estimator_, search.ledger, **again, name=name).to_dict() == found.to_dict()
 
 
+@pytest.mark.parametrize("kind", ["labels", "numbers"])
+def test_a_report_of_an_average_refits_its_members_with_their_options(fast_path: Path, kind: str) -> None:
+    model, loss = (LogisticRegression(), "brier") if kind == "labels" else (Ridge(), "squared_error")
+    public = GridSearchCV(
+        Pipeline([("model", model)]), {f"model__{'C' if kind == 'labels' else 'alpha'}": [0.1, 1.0, 9]}
+    )
+    ledger = dptune.PrivacyLedger(fast_path / "ledger.db", dptune.Budget.gdp(50.0))
+    search = PrivateSearch(public, ledger=ledger, loss=loss, averages=True, estimate_share=0.1, report_share=0.5)
+    options = {"model__sample_weight": weights(PUBLIC[0])}
+    search.fit(*PUBLIC, **PRIVATE, **options)
+    members = [clone(public.estimator).fit(*PUBLIC, **options) for _ in range(2)]
+    voting = averaged(members, [0.5, 0.5], as_loss(loss))  # the choice may be the default, which is none
+    found = search.report(*PUBLIC, **PRIVATE, **options, model=voting)
+    assert {"labels": "accuracy_score", "numbers": "r2_score"}[kind] in str(found)
+    with pytest.raises(dptune.InputError, match="does not make this Voting"):
+        search.report(*PUBLIC, **PRIVATE, model__sample_weight=1 / weights(PUBLIC[0]), model=voting, name="other")
+
+
 def test_a_report_after_a_choice_uses_the_rest_or_names_the_remedy(fast_path: Path) -> None:
     search = search_in(fast_path, 1.0, report_share=0.36).fit(*PUBLIC, **PRIVATE)
     assert search.selection_.mu == pytest.approx(0.8)
@@ -166,6 +191,54 @@ def test_a_share_is_kept_from_other_choices_until_the_report(fast_path: Path) ->
     assert "planned" not in str(refused.value)
     search.ledger.raise_budget(dptune.Budget.gdp(2.0))
     assert search_in(fast_path, 1.0, **other).fit(*PUBLIC, **PRIVATE).selection_.mu > 0
+
+
+@pytest.mark.parametrize("form", [str, Path, "sqlite:///{}".format], ids=["text", "Path", "URL"])
+def test_a_fitted_search_keeps_its_ledger_in_another_folder(fast_path: Path, form: Any) -> None:
+    """A relative path is that of the folder in which ``fit`` ran, also after a pickle, a raise, and a second fit."""
+    here, there, moved = (fast_path / name for name in ("here", "there", "moved"))
+    here.mkdir()
+    there.mkdir()
+    given: Any = {"budget": dptune.Budget.gdp(1.0), "loss": "zero_one", "report_share": 0.36}
+    public = GridSearchCV(LogisticRegression(), {"C": [0.1, 1.0, 10.0]})
+    with contextlib.chdir(here):
+        search = PrivateSearch(public, ledger=form("l.db"), **given).fit(*PUBLIC, **PRIVATE)
+        ledger = dptune.PrivacyLedger("l.db")
+    with contextlib.chdir(there):
+        assert "n = 250" in search.statement(delta=1e-5).to_text()
+        assert "Recorded" in str(search.plan(*PUBLIC, n=250))
+        assert "Recorded" in search.fit(*PUBLIC, **PRIVATE).summary()
+        again = pickle.loads(pickle.dumps(search))
+        ledger.raise_budget(dptune.Budget.gdp(1.5))
+        left = ledger.remaining()
+        assert again.report(*PUBLIC, **PRIVATE).mu == pytest.approx(left)
+    assert list(there.iterdir()) == []
+    shutil.move(here, moved)
+    with contextlib.chdir(there), pytest.raises(dptune.LedgerError, match="no ledger exists"):
+        again.statement(delta=1e-5)  # none is made in its place
+    with contextlib.chdir(moved):
+        assert again.statement(delta=1e-5).to_text() == dptune.PrivacyLedger("l.db").statement(delta=1e-5).to_text()
+
+
+WRONG_FOR_A_LEDGER = [{"ledger": None}, {"ledger": 3}, {"ledger": "a privatizer"}]
+WRONG_FOR_PEOPLE = [{"clip": clip} for clip in (5, (0.0,), (0, 2, 3), "ab", (2.0, 0.0), np.array([0.0, 2.0]))]
+
+
+@pytest.mark.parametrize("wrong", [*WRONG_FOR_A_LEDGER, *WRONG_FOR_PEOPLE, {"budget": 4.0}], ids=str)
+def test_a_plan_refuses_what_fit_refuses_and_in_its_words(fast_path: Path, wrong: Any) -> None:
+    made = dptune.PrivacyLedger(fast_path / "ledger.db", dptune.Budget.gdp(1.0))
+    if wrong.get("ledger") == "a privatizer":
+        wrong = {"ledger": dptune.LossPrivatizer(made, n=250, clip=(0, 1))}
+    given = {"ledger": fast_path / "new.db" if "budget" in wrong else made, "loss": "log_loss", **wrong}
+    search = PrivateSearch(GridSearchCV(LogisticRegression(), {"C": [0.1, 1.0]}), **given)
+    said = []
+    for call in (lambda: search.fit(*PUBLIC, **PRIVATE), lambda: search.plan(*PUBLIC, n=250)):
+        with pytest.raises(dptune.InputError) as refused:
+            call()
+        said.append(str(refused.value))
+    assert said[0] == said[1]
+    assert "or a LossPrivatizer" not in said[0]
+    assert made.count() == 0
 
 
 def test_a_report_of_the_default_after_a_search(fast_path: Path) -> None:

@@ -11,6 +11,7 @@ from sklearn.model_selection import KFold
 from test_early_stopping import Seen
 
 import dptune
+from dptune.errors import BudgetExhausted, BudgetMismatch
 from dptune.privacy.noise import SeededNoise
 from dptune_mlflow.run import MLflowRun, log_run
 from dptune_sklearn import PrivateSearch, StopsEarly, public_search
@@ -210,3 +211,17 @@ def test_an_mlflow_run_of_a_search_has_its_own_names(fast_path: Path, monkeypatc
     run.answer(None, None)
     assert [at.step for at in client.get_metric_history(run.id, "mu_spent")] == [0, 4]
     assert client.get_run(run.id).data.metrics["mu_left"] == ledger.remaining()
+
+
+@pytest.mark.parametrize(
+    ("changed", "differs"),
+    [({"clip": (0.0, 2.0)}, "clip (None, now [0.0, 2.0])"), ({"averages": True}, "averages (False, now True)")],
+)
+@pytest.mark.parametrize("name", ["mine", None])
+def test_a_second_choice_says_which_setting_of_its_own_differs(fast_path, changed, differs, name):
+    ledger = ledger_in(fast_path)
+    search_in(fast_path, ledger=ledger, name=name).fit(*PUBLIC, **VAL)
+    with pytest.raises((BudgetExhausted, BudgetMismatch)) as refused:
+        search_in(fast_path, ledger=ledger, name=name).set_params(**changed, mu=ledger.mu).fit(*PUBLIC, **VAL)
+    assert differs in str(refused.value)
+    assert "public losses" not in str(refused.value)
