@@ -9,18 +9,14 @@ from typing import Any
 import mlflow
 import numpy as np
 import pytest
-from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV, GroupKFold
-from sklearn.pipeline import Pipeline
 
 import dptune
-from dptune.choice.averages import averaged
 from dptune.choice.report.forecast import Expected
 from dptune.choice.report.reporting import stored_report
-from dptune.losses.named import as_loss
 from dptune_mlflow import log_run
 from dptune_sklearn import PrivateSearch
 
@@ -130,24 +126,6 @@ def test_a_report_refits_with_the_options_of_fit(fast_path: Path) -> None:
     again = {"public": PUBLIC, "data": (PRIVATE["X_val"], PRIVATE["y_val"]), "fit_params": options}
     name = f"{search.name_} report"
     assert dptune.report(search.best_estimator_, search.ledger, **again, name=name).to_dict() == found.to_dict()
-
-
-@pytest.mark.parametrize("kind", ["labels", "numbers"])
-def test_a_report_of_an_average_refits_its_members_with_their_options(fast_path: Path, kind: str) -> None:
-    model, loss = (LogisticRegression(), "brier") if kind == "labels" else (Ridge(), "squared_error")
-    public = GridSearchCV(
-        Pipeline([("model", model)]), {f"model__{'C' if kind == 'labels' else 'alpha'}": [0.1, 1.0, 9]}
-    )
-    ledger = dptune.PrivacyLedger(fast_path / "ledger.db", dptune.Budget.gdp(50.0))
-    search = PrivateSearch(public, ledger=ledger, loss=loss, averages=True, estimate_share=0.1, report_share=0.5)
-    options = {"model__sample_weight": weights(PUBLIC[0])}
-    search.fit(*PUBLIC, **PRIVATE, **options)
-    members = [clone(public.estimator).fit(*PUBLIC, **options) for _ in range(2)]
-    voting = averaged(members, [0.5, 0.5], as_loss(loss))  # the choice may be the default, which is none
-    found = search.report(*PUBLIC, **PRIVATE, **options, model=voting)
-    assert {"labels": "accuracy_score", "numbers": "r2_score"}[kind] in str(found)
-    with pytest.raises(dptune.InputError, match="does not make this Voting"):
-        search.report(*PUBLIC, **PRIVATE, model__sample_weight=1 / weights(PUBLIC[0]), model=voting, name="other")
 
 
 def test_a_report_after_a_choice_uses_the_rest_or_names_the_remedy(fast_path: Path) -> None:

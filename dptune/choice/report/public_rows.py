@@ -232,7 +232,7 @@ def _scores_of_refits(
         InputError: ``fit`` on these rows does not make this model, or a refit fails.
         MissingExtra: scikit-learn is not installed.
     """
-    unfitted = _passing_on(_unfitted(model), fit_params)
+    unfitted = _unfitted(model)
     X, y = indexable(X, y)
     folds = folds_of(cv, X, y, labels=asked.labels is not None)
 
@@ -271,39 +271,6 @@ def _unfitted(model: Any) -> Any:
     if any(isinstance(part, FrozenEstimator) and hasattr(part, "predict") for part in parts):
         raise InputError(f"this {type(model).__name__} is or holds a FrozenEstimator: fit() trains nothing. {_INSTEAD}")
     return unfitted
-
-
-def _passing_on(unfitted: Any, fit_params: Mapping[str, Any]) -> Any:
-    """Return a voting ensemble so that ``fit`` passes options on to its members; anything else as it is.
-
-    scikit-learn's own takes ``sample_weight`` alone. A choice with ``averages=True`` trains members with all options.
-    """
-    from sklearn import get_config
-    from sklearn.base import BaseEstimator, clone
-    from sklearn.ensemble import VotingClassifier, VotingRegressor
-    from sklearn.frozen import FrozenEstimator
-
-    routed = get_config()["enable_metadata_routing"] or {*fit_params} <= {"sample_weight"}
-    if routed or not isinstance(unfitted, VotingClassifier | VotingRegressor):
-        return unfitted
-
-    class Ensemble(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-        def __init__(self, of: Any) -> None:
-            self.of = of
-
-        def fit(self, X: Any, y: Any, **options: Any) -> Any:
-            members = [(name, FrozenEstimator(clone(each).fit(X, y, **options))) for name, each in self.of.estimators]
-            self.of_ = clone(self.of).set_params(estimators=members).fit(X, y)
-            self.classes_ = getattr(self.of_, "classes_", None)
-            return self
-
-        def predict(self, X: Any) -> Any:
-            return self.of_.predict(X)
-
-        def predict_proba(self, X: Any) -> Any:
-            return self.of_.predict_proba(X)
-
-    return Ensemble(unfitted)
 
 
 def _refuse_another(
