@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar
 
 from dptune.errors import BudgetMismatch, DptuneError, InputError
@@ -257,6 +258,17 @@ def place(name: str, value: object) -> str:
             f"{name} must say where, as text or a Path; got {shown(value)}. Is an environment variable not set?"
         )
     return text
+
+
+def at_home(path: str | Path) -> Path:
+    """Return a path whose first folder "~" is the home folder; any other path as it is, such as a file "~x.db"."""
+    given = Path(path)
+    if given.parts[:1] != ("~",):
+        return given
+    try:
+        return given.expanduser()
+    except RuntimeError:
+        raise InputError("the home folder ~ is not known: give the whole path.") from None
 
 
 def check(rule: Callable[..., Any], *limits: Any) -> dict[str, Any]:

@@ -232,7 +232,7 @@ CASES: dict[str, tuple[Call, str]] = {
     ),
     "a clip of another loss": (
         lambda ledger: (p := priv(ledger, clip=None), *map(p.use_clip, [(0, 1), (0.0, 1.0), (0.0, 2.0)])),
-        "this privatizer has the clip (0, 1), of another loss or of other public rows, and this one's is (0.0, 2.0): "
+        "this privatizer has the clip (0, 1), of another loss or of other public losses, and this one's is (0.0, 2.0): "
         "make another LossPrivatizer for it. Nothing was charged.",
     ),
     "another threshold under an old name": (

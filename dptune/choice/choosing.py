@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dptune._checks import at_least, boolean, column_names, kind, positive, readable, share, text
-from dptune.choice.payer import Payer, privatizer_of
+from dptune.choice.payer import Payer, check_choice, privatizer_of
 from dptune.choice.places import Asker, AskLoss, asker_of, refuse_reaching
 from dptune.choice.public import weight_of
 from dptune.choice.public_choice import PublicChoice
@@ -41,7 +41,7 @@ from dptune.losses.user_function import Data
 from dptune.privacy.mechanism import NoisyMin, odds_for
 from dptune.privacy.places import Places
 from dptune.privacy.privatizer import Losses, LossPrivatizer
-from dptune.results import Estimate, check_start
+from dptune.results import Estimate
 
 
 def select(
@@ -130,10 +130,10 @@ def select(
         raise InputError(f"without public_losses= omit {names}: mu= says what the choice costs. Nothing was charged.")
     if callable(candidates):
         raise InputError("candidates may be a function only with public_losses=, which says how many there are.")
-    privatizer.use_clip(None if loss is None else as_loss(loss).own_range)
     mu = None if mu is None else positive("mu", mu)
     default = None if default_place is None else at_least("default_place", default_place, 0)
     kept = share("estimate_share", 0.0 if estimate_share is None else estimate_share)
+    privatizer.use_clip(None if loss is None else as_loss(loss).own_range)
     _check(privatizer, name, mu, kept)
     if isinstance(candidates, Sized):
         _refuse_other_places(default, readable("the candidates", len, candidates))
@@ -178,7 +178,7 @@ def _check(privatizer: LossPrivatizer, name: object, mu: float | None, kept: flo
     _ = privatizer.interval  # refuses an unknown clip before a model is called
     name = text("name", name)
     if privatizer.ledger.fact(name, PLAN) is None:
-        check_start(privatizer.ledger, name, mu, choice_share=1 - kept)
+        check_choice(privatizer.ledger, name, mu, choice_share=1 - kept)
 
 
 def _refuse_other_places(default: int | None, candidates: int) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -294,6 +294,14 @@ class FuturePeople:
         self.largest_weight = self.squared_weights = 1 / n
         ledger.check_people(n)
 
+    @classmethod
+    def of(cls, people: LossPrivatizer) -> Self:
+        """Return the people of a privatizer, which a plan leaves as it is."""
+        clip = (people.interval.low, people.interval.high) if people.clip_given else None
+        future = cls(people.ledger, people.n, clip)
+        future.largest_weight, future.squared_weights = people.largest_weight, people.squared_weights
+        return future
+
     @property
     def knows_clip(self) -> bool:
         return self._clip is not None
@@ -315,7 +323,7 @@ def future_people(
     budget: Budget | None = None,
     clip: Any = None,
 ) -> Any:
-    """Return the given privatizer, or a ledger's people as a plan needs them.
+    """Return the people of a privatizer or a ledger, as a plan needs them.
 
     Args:
         payer: a privatizer, a ledger, or its path or URL; ``budget`` is for a ledger that does not exist yet.
@@ -326,7 +334,7 @@ def future_people(
         InputError: what a privatizer or a ledger would refuse, too.
     """
     if isinstance(payer, LossPrivatizer | FuturePeople):
-        return payer
+        return FuturePeople.of(payer) if isinstance(payer, LossPrivatizer) else payer
     rows = None if groups is not None else rows_of(data) if n is None else n
     people, interval = People.of(rows, groups, None).n, None if clip is None else Interval.of(clip)
     ledger: Any = payer

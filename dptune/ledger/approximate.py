@@ -179,25 +179,26 @@ def composed_delta(mu: float, eta: float, epsilon: float) -> float:
         return delta_from_mu(mu, epsilon) if mu > 0 else 0.0
     if mu == 0:
         return 0.0 if epsilon >= eta else math.expm1((epsilon - eta) / 2) ** 2 / -math.expm1(-eta)
-    upper, lower = (_antiderivative(mu, eta, epsilon, end) for end in (eta, -eta))
+    upper, lower = (_antiderivative(mu, eta, epsilon, end, math.exp) for end in (eta, -eta))
     exact = math.fsum([*upper, *(-term for term in lower)])
     error = _ROUND_UP * math.fsum(map(abs, [*upper, *lower]))
     return min((exact + error) / -math.expm1(-eta), delta_from_mu(gdp_of(mu, eta), epsilon))
 
 
-def _antiderivative(mu: Any, eta: Any, epsilon: Any, end: Any) -> tuple[Any, Any, Any]:
+def _antiderivative(mu: Any, eta: Any, epsilon: Any, end: Any, exp: Callable[[Any], Any]) -> tuple[Any, Any, Any]:
     """Return the terms of the integral's antiderivative at one end, times e^(-eta/2); of numbers or of arrays."""
     u = (end - epsilon) / mu
     return (
-        np.exp((end - eta) / 2 + log_ndtr(u + mu / 2)),
-        np.exp(epsilon - (end + eta) / 2 + log_ndtr(u - mu / 2)),
-        -2 * np.exp((epsilon - eta) / 2 - mu**2 / 8 + log_ndtr(u)),
+        exp((end - eta) / 2 + log_ndtr(u + mu / 2)),
+        exp(epsilon - (end + eta) / 2 + log_ndtr(u - mu / 2)),
+        -2 * exp((epsilon - eta) / 2 - mu**2 / 8 + log_ndtr(u)),
     )
 
 
+@np.errstate(under="ignore")
 def composed_deltas(mu: Vector, eta: Vector, epsilon: Vector) -> Vector:
     """Return :func:`composed_delta` of arrays of one shape; mu and eta above 0."""
-    upper, lower = (_antiderivative(mu, eta, epsilon, end) for end in (eta, -eta))
+    upper, lower = (_antiderivative(mu, eta, epsilon, end, np.exp) for end in (eta, -eta))
     terms = [*upper, *(-term for term in lower)]
     exact = sum(terms)
     size = sum(map(np.abs, terms))

@@ -22,7 +22,7 @@ import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.pool import NullPool
 
-from dptune._checks import place
+from dptune._checks import at_home, place
 from dptune._store import append_only
 from dptune.errors import InputError
 
@@ -148,8 +148,8 @@ def _absolute(url: sa.URL, text: str) -> sa.URL:
     if url.query:
         raise InputError(f"the URL of a ledger in SQLite has no settings; got {', '.join(url.query)}.")
     try:
-        return url.set(database=str(Path(url.database).expanduser().resolve()))
-    except RuntimeError as error:  # no home folder; up to Python 3.12 a loop of links
+        return url.set(database=str(at_home(url.database).resolve()))
+    except RuntimeError as error:  # up to Python 3.12: a loop of links
         raise InputError(f"the ledger's path cannot be used: {error}.") from None
 
 

@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import SupportsFloat
 
-from dptune._checks import attempt, boolean, kind, place, positive, shown, text
+from dptune._checks import at_home, attempt, boolean, kind, place, positive, shown, text
 from dptune._store import AskedQuestion, Mark, SqliteFile, charged, check_pages, size_of
 from dptune.errors import BudgetMismatch, InputError, KeyConflict, LedgerError
 from dptune.local import rows
@@ -50,7 +50,7 @@ class UserLedger:
         if where == ":memory:" or where.startswith("file:") or "://" in where:
             raise InputError("a ledger must outlive its process; give the path of a file, not a URL.")
         cap = None if cap is None else positive("cap", cap)
-        self.path = Path(where).expanduser().resolve()
+        self.path = at_home(where).resolve()
         self._seen = Mark()
         self._file = SqliteFile(self.path, name="ledger")
         if cap is not None and not _holds_ledger(self._file):
@@ -179,7 +179,7 @@ class UserLedger:
     def is_at(path: str | Path) -> bool:
         """Return whether the file is a ledger of users; False where there is none, or something else."""
         try:
-            return _holds_ledger(SqliteFile(Path(path).expanduser()))
+            return _holds_ledger(SqliteFile(at_home(path)))
         except LedgerError:
             return False
 

@@ -122,7 +122,7 @@ class ObservedLosses:
         """Use (low, high), which the loss or public rows imply, unless the user gave a range; None: they imply none.
 
         Raises:
-            InputError: this privatizer already has the range of another loss, or of other public rows.
+            InputError: this privatizer already has the range of another loss, or of other public losses.
         """
         implied = None if clip is None else Interval.of(clip)
         self._clip = self._clip or implied
@@ -130,7 +130,7 @@ class ObservedLosses:
             mine = "unknown" if clip is None else clip
             raise InputError(
                 f"this privatizer has the clip ({self._clip.low:g}, {self._clip.high:g}), of another loss or of other "
-                f"public rows, and this one's is {mine}: make another LossPrivatizer for it. Nothing was "
+                f"public losses, and this one's is {mine}: make another LossPrivatizer for it. Nothing was "
                 "charged."
             )
 

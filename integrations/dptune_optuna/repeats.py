@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -19,6 +18,7 @@ from dptune.training import TrainingLedger
 from dptune.training.repeats import Selected, one_of
 from dptune.training.repeats import repeat_and_select as _repeat_and_select
 from dptune_optuna.shield import ShieldedTrial
+from dptune_optuna.spaces import logger
 
 
 def repeat_and_select(
@@ -73,11 +73,10 @@ def repeat_and_select(
         try:
             _add(study, best.score, began, params, distributions)
         except Exception as error:  # noqa: BLE001 - the selection is paid for and its model is kept nowhere else
-            warnings.warn(
-                f"the best is returned and in the ledger, but the study could not take it as a trial "
+            logger.warning(  # a warning may be an error
+                "The best is returned and in the ledger, but the study could not take it as a trial "
                 f"({type(error).__name__}). Does a candidate have a value outside of what the objective suggests, or "
-                "can the study's storage not be written?",
-                stacklevel=2,
+                "can the study's storage not be written?"
             )
     return best
 

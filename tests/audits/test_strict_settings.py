@@ -105,6 +105,12 @@ def of_places(door: Door, y: np.ndarray) -> Door:
     return at
 
 
+def divided(folder: Path, values: np.ndarray) -> None:
+    ledger = dptune.PrivacyLedger(folder / "ledger.db", dptune.Budget.approximate_dp(1.0, 1e-6))
+    people = dptune.LossPrivatizer(ledger, n=N, clip=(-1, 1), noise=CannedNoise())
+    dptune.select(np.array([values, np.full(N, 0.1)]), people)
+
+
 def by_public_losses(folder: Path, values: np.ndarray) -> None:
     public = np.random.default_rng(0).uniform(size=(2, 40))
     choice = dptune.PublicChoice(public, people(folder), name="c", default_place=0, even_if_hopeless=True)
@@ -147,6 +153,7 @@ DOORS: dict[str, Door] = {
     "a table of losses": lambda folder, values: dptune.select(
         np.array([values, np.full(N, 0.1)]), people(folder), mu=1.0, estimate_share=0.5
     ),
+    "a divided budget": divided,
     "public losses": by_public_losses,
     "rows": selected(lambda values: (column(values), np.zeros(N))),
     "answers": selected(lambda values: (ONES, values)),

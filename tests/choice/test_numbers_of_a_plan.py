@@ -272,8 +272,12 @@ def test_a_plan_knows_people_by_their_number_alone(tmp_path: Path) -> None:
     assert (ledger.remaining(), ledger.allowance().left, ledger.count(), ledger.runs()) == (0.5, 0.5, 0, [])
     with pytest.raises(dptune.BudgetExhausted):
         ledger.check(0.6)
-    known = privatizer(tmp_path)
-    assert future_people(known, None) is known
+    weights = np.arange(1.0, 81.0)
+    known = privatizer(tmp_path, n=80, person_weights=weights / weights.sum())
+    people = future_people(known, None)
+    assert (people.largest_weight, people.squared_weights) == (known.largest_weight, known.squared_weights)
+    people.use_clip((0.0, 9.0))
+    assert not known.knows_clip  # a plan leaves the privatizer as it is
     made = future_people(tmp_path / "ledger.db", None, n=80, budget=dptune.Budget.gdp(2.0))
     assert isinstance(made, FuturePeople)
     assert made.ledger.identity == known.ledger.identity

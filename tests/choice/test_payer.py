@@ -238,6 +238,8 @@ def test_what_is_kept_for_a_report_is_taken_only_by_a_price(tmp_path: Path) -> N
     with pytest.raises(BudgetPlanned) as refused:
         check_choice(ledger, "other", None)  # the choice that took a part for a price takes no more for others
     assert refused.value.runs == ("first",)
+    with pytest.raises(BudgetPlanned):
+        dptune.select(L, ledger, clip=(0.0, 1.0), name="without public rows")
     reported(ledger)
     check_choice(ledger, "other", None)
     known: Any = SimpleNamespace(facts=lambda name: {"a": {"asked": {"configurations": "c1"}}})

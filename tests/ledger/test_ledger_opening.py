@@ -107,6 +107,15 @@ def test_a_tilde_is_the_home_folder(fast_path: Path, monkeypatch: pytest.MonkeyP
     assert (fast_path / "u.db").exists()
 
 
+def test_a_file_whose_name_begins_with_a_tilde_is_one(own_folder: Path) -> None:
+    assert not UserLedger.is_at("~u.db")
+    UserLedger("~u.db", cap=1.0)
+    PrivacyLedger("~x.db", Budget.gdp(1.0))
+    assert (own_folder / "~u.db").exists()
+    assert (own_folder / "~x.db").exists()
+    assert UserLedger.is_at("~u.db")
+
+
 @pytest.mark.parametrize("name", ["a b.db", "a%20b.db", "a?b=1.db", "a#b.db", "ä.db"])
 def test_a_path_is_taken_literally_and_a_relative_one_stays_where_it_was(tmp_path: Path, name: str) -> None:
     (tmp_path / "here").mkdir()

@@ -39,10 +39,13 @@ class FullDisk(optuna.storages.InMemoryStorage):
     [(rate, {"candidates": [{"rate": 5.0}]}, None), (rate, {}, FullDisk())],
     ids=["a candidate outside", "a storage that is full"],
 )
-def test_a_best_that_a_study_cannot_take_is_returned(objective, settings, storage, fast_path: Path) -> None:
+def test_a_best_that_a_study_cannot_take_is_returned(
+    objective, settings, storage, fast_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     study, both = optuna.create_study(storage=storage), ledgers(fast_path)
-    with pytest.warns(UserWarning, match="could not take it as a trial"):
+    with warnings.catch_warnings(action="error"):
         best = in_optuna(study, objective, both, **SETTINGS, **settings)
+    assert "could not take it as a trial" in caplog.text
     assert best.model == "model"
     assert not study.trials
 

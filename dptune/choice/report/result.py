@@ -97,10 +97,13 @@ class Report:
         return cls(name, plan, results, groups, noise, unknown, private, value)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Report) and self.to_dict() == other.to_dict()
+        return isinstance(other, Report) and self._released() == other._released() and self.to_dict() == other.to_dict()
 
     def __hash__(self) -> int:
-        return hash((self.name, self.released.tobytes()))
+        return hash((self.name, self._released()))
+
+    def _released(self) -> tuple[float, ...]:
+        return tuple(self.released.tolist())
 
     # ---- metrics -----------------------------------------------------------------------------------
 

@@ -227,3 +227,8 @@ def test_reports_are_equal_if_all_that_they_say_is() -> None:
     assert found != read_back((0, 1), seed=1)
     assert found.at(0.4) != found.at(0.4)  # parts of a report are compared by identity
     assert found.results == found.results
+    plan = ReportPlan(0.01, 16, "M", "predict", (0, 1, 2), None, (), None, None, (0.1,))
+    hidden = np.array([[528.0, *each, *[-64.0] * 5, -32.0, -32.0] for each in ((-64, -64), (-80, -48))])
+    two = [Report.of(plan, plan.query().blocks[0] @ each / 16, 62.5) for each in hidden]
+    assert two[0].to_dict() == two[1].to_dict()  # the noise hides most
+    assert two[0] != two[1]
