@@ -217,6 +217,7 @@ def simulated_radius(public: PublicLosses, n: int, eta: float, weight: float, ne
     return max(grid[int(np.flatnonzero(level).max())], WIDER * float(np.quantile(apart, USUAL)))
 
 
+@np.errstate(under="ignore")
 def simulate(
     public: PublicLosses,
     n: int,

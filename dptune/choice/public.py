@@ -246,12 +246,14 @@ def prior(losses: Matrix, weight: float) -> Vector:
     return (1 - MIXED) * law(STEEP * weighed(distances(losses), weight)) + MIXED / len(losses)
 
 
+@np.errstate(under="ignore")
 def law(exponents: Vector) -> Vector:
     """Return probabilities proportional to exp(-exponents), (s,)."""
     weights = np.exp(exponents.min() - exponents)
     return np.asarray(weights / weights.sum())
 
 
+@np.errstate(under="ignore")
 def flip_law(exponents: Vector) -> Vector:
     """Return the probabilities (s,) that an exponent minus an exponential variable of mean 1 is the smallest.
 

@@ -108,20 +108,24 @@ class Composed:
     knots: int = 4000
     gdp: float = math.inf
 
+    @np.errstate(under="ignore")
     def delta(self, epsilon: float) -> float:
         """Return a delta such that all together are (epsilon, delta)-DP."""
         return min(1.0, float(self.accountant.get_delta(epsilon)) + self.rounding)
 
+    @np.errstate(under="ignore")
     def epsilon(self, delta: float) -> float:
         """Return an epsilon such that all together are (epsilon, delta)-DP; infinite if delta is not resolved."""
         rest = probability("delta", delta) - self.rounding
         return float(self.accountant.get_epsilon(rest)) if rest > 0 else math.inf
 
+    @np.errstate(under="ignore")
     def at(self, epsilon: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return :meth:`delta` of epsilons (k,), the larger of both directions."""
         return np.asarray(self.accountant.get_delta(epsilon), dtype=np.float64) + self.rounding
 
 
+@np.errstate(under="ignore")
 def composed(events: Sequence[Any]) -> Composed:
     """Return the joint cost of mechanisms that are fixed in advance, given as dp-accounting's events."""
     accountant = pld_accountant()

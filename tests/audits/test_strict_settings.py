@@ -21,7 +21,7 @@ from dptune.outsourced.curator import OutsourcedCurator
 from dptune.outsourced.outputs import PublicOutputs
 from dptune.privacy.mechanism import LaplaceMechanism, NoisyMin
 from dptune.privacy.seal.parsing import numbers_in
-from dptune.training import Repeats, SelectionPlan, TrainingLedger
+from dptune.training import Repeats, SelectionPlan, TrainingLedger, TrainingPlan, join
 from dptune.training.repeats import repeat_and_select
 from noises import CannedNoise
 
@@ -185,6 +185,16 @@ def test_no_private_value_raises_under_the_strictest_settings(fast_path: Path, d
         folder.mkdir()
         with np.errstate(all="raise"), warnings.catch_warnings(action="error"):
             door(folder, values)
+
+
+def test_no_plan_or_statement_raises_under_the_strictest_settings(fast_path: Path) -> None:
+    """Small probabilities underflow in what is computed from public facts."""
+    ledger = dptune.PrivacyLedger(fast_path / "ledger.db", dptune.Budget.approximate_dp(20.0, 1e-5))
+    training = TrainingLedger(fast_path / "t.db", TrainingPlan(1.0, 0.01, 100), n=2000)
+    public, private = RNG.random((6, 60)), RNG.random((6, 2000))
+    with np.errstate(all="raise"):
+        dptune.select(private, ledger, public_losses=public, default_place=0, even_if_hopeless=True)
+        assert join([ledger, training], delta=1e-5).private
 
 
 @pytest.mark.parametrize("public", ["f4", "f8"])
