@@ -140,7 +140,7 @@ def attempt(call: Callable[..., T], *args: object, failed: T) -> T:
 
 
 def length_of(table: Any) -> int | None:
-    """Return the number of rows, also of SciPy's matrices, which have no length; None if there is none."""
+    """Return the number of rows; None if it is unknown. SciPy's sparse matrices have a shape and no length."""
     return attempt(lambda: len(table) if getattr(table, "shape", None) is None else int(table.shape[0]), failed=None)
 
 

@@ -68,7 +68,7 @@ def repeat_and_select(
     began = datetime.now()
     one_of(candidates, odds)  # refuses invalid values before the secret part
     best = _repeat_and_select(once, ledgers, clip=clip, secure=secure, noise=noise)
-    if best.model is not None:  # else it was shown before, or there is none
+    if best.model is not None:  # None: no repeat has made one, or an earlier call has added it
         params, distributions = next((own, of) for parameters, own, of in made if parameters == best.parameters)
         try:
             _add(study, best.score, began, params, distributions)
