@@ -39,13 +39,13 @@ promises: $(VENV)/.installed  ## one file of tests for each guarantee of docs/pr
 test: $(VENV)/.installed  ## the whole test suite, without the slow audits and what `make test-torch` runs
 	$(BIN)/python -m pytest -m "not slow and not torch" -n 3 --dist loadgroup --durations=30  # one of three has the Ray cluster, and mostly waits
 
-$(VENV)/.installed-torch: $(VENV)/.installed  ## PyTorch and what trains with it; Opacus by itself: its list has a graphics card's libraries
+$(VENV)/.installed-torch: $(VENV)/.installed  ## PyTorch, what trains with it, and CatBoost; Opacus and CatBoost by themselves: their lists are long
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch skorch opt_einsum botorch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps opacus
-	$(BIN)/python -W ignore -c "import torch, opacus, skorch, botorch"  # without one its tests would skip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps opacus catboost six
+	$(BIN)/python -W ignore -c "import torch, opacus, skorch, botorch, catboost"  # without one its tests would skip
 	touch $@
 
-test-torch: $(VENV)/.installed-torch  ## what needs PyTorch, Opacus, skorch or BoTorch; a CPU will do
+test-torch: $(VENV)/.installed-torch  ## what needs PyTorch, Opacus, skorch, BoTorch or CatBoost; a CPU will do
 	$(BIN)/python -m pytest -m "torch and not slow" tests/training/test_opacus.py tests/losses/test_models.py \
 		tests/optuna_front/test_known_noise.py tests/benchmarks/test_short_runs.py tests/test_examples.py \
 		tests/sklearn_front/test_kinds_of_input.py

@@ -26,7 +26,7 @@ from dptune._checks import attempt, kind, length_of, not_a_vector, readable, sho
 from dptune.choice.public import rounded
 from dptune.errors import InputError, MissingExtra
 from dptune.losses.estimator import is_unfitted
-from dptune.losses.named import NamedLoss, as_loss
+from dptune.losses.named import NamedLoss, as_loss, one_each
 from dptune.privacy.seal.parsing import numbers
 
 Folds: TypeAlias = Sequence[tuple[Indices, Indices]]
@@ -248,7 +248,7 @@ def _output(loss: NamedLoss, model: Any, X: Any) -> tuple[npt.NDArray[Any], list
                 "was charged."
             ) from None
         raise
-    return answers, np.asarray(model.classes_).tolist() if loss.uses_labels else None
+    return one_each(loss, answers), np.asarray(model.classes_).tolist() if loss.uses_labels else None
 
 
 def _of_output(

@@ -16,8 +16,8 @@ from dptune._checks import kind
 from dptune.errors import InputError, ObjectiveRefused
 from dptune.losses.examples import Data, Examples, PrivateExamples
 from dptune.losses.functions import Coded, label_codes
-from dptune.losses.models import how_to_wrap
-from dptune.losses.named import NamedLoss, as_loss, is_named
+from dptune.losses.models import classes_of, how_to_wrap
+from dptune.losses.named import NamedLoss, as_loss, is_named, one_each
 from dptune.losses.own import mistake_of
 from dptune.losses.rows import ParsedRows, Rows
 from dptune.losses.steady import copied, depends_on_others
@@ -235,12 +235,16 @@ class _Asked:
 
     def _ask_of(self, build: Callable[[], Any], m: int) -> Array | None:
         """Return the model's answers for m private rows, or None if it fails or the rows cannot be built."""
-        output = _read(quietly(lambda build: self._method(build()), build))
+        output = self._answers(quietly(lambda build: self._method(build()), build))
         return output if self._fits(output, m) else None
+
+    def _answers(self, output: Any) -> Array | None:
+        array = _read(output)
+        return None if array is None else one_each(self._loss, array)
 
     def _checked(self, output: Any) -> Array:
         """Return the model's answer for one public row, if there is exactly one."""
-        array = _read(output)
+        array = self._answers(output)
         loss = self._loss
         k = len(self._labels or ())
         if array is not None and self._fits(array, 1):
@@ -311,7 +315,7 @@ def _classes(loss: NamedLoss, estimator: Any) -> Array | None:
     """Return the labels (k,) in the order of the estimator's columns, or None for a loss without labels."""
     if not loss.uses_labels:
         return None
-    classes = getattr(estimator, "classes_", None)
+    classes = classes_of(estimator)
     if classes is None:
         raise InputError(
             f"{loss.name} needs a fitted classifier; this {type(estimator).__name__} has no classes_. "

@@ -282,6 +282,12 @@ def _array(values: npt.ArrayLike, name: str) -> Array:
     return entries_of(array) if array.ndim > 1 and isinstance(values, np.ndarray) and array.dtype.kind == "O" else array
 
 
+def as_vector(answers: Any) -> Any:
+    """Return a column of labels or numbers (n, 1), such as CatBoost's labels, as a vector."""
+    array = as_array(answers)
+    return answers if array is None or array.shape[1:] != (1,) else array[:, 0]
+
+
 def _vector(array: Array, name: str) -> None:
     if array.ndim != 1:
         raise InputError(f"{name} has shape {array.shape}; allowed: (n,), one entry per person (try .ravel())")

@@ -24,7 +24,7 @@ import numpy as np
 from scipy.special import expit, softmax
 
 from dptune._arrays import Array
-from dptune._checks import at_least
+from dptune._checks import at_least, attempt
 from dptune.errors import InputError
 from dptune.losses.named import NamedLoss
 
@@ -165,6 +165,12 @@ def as_model(model: Any, loss: NamedLoss, X: Any, y: Any) -> Any:
             "order. Nothing was charged."
         )
     return wrapper(model, labels=range(k) if set(labels) <= set(range(k)) else labels)
+
+
+def classes_of(model: Any) -> Any:
+    """Return a classifier's labels (k,), or None of a regressor; those of CatBoost have an empty array."""
+    classes = getattr(model, "classes_", None)
+    return None if attempt(len, classes, failed=1) == 0 else classes
 
 
 def how_to_wrap(model: object) -> str:

@@ -16,12 +16,13 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 
 import numpy.typing as npt
 
-from dptune._arrays import Vector
+from dptune._arrays import Array, Vector
 from dptune._checks import boolean, function, kind, plain, positive, shown, text
 from dptune.errors import InputError, UnsupportedMetric
 from dptune.losses.functions import (
     EPS,
     absolute_error,
+    as_vector,
     brier_loss,
     hinge_loss,
     huber_loss,
@@ -168,6 +169,12 @@ def is_named(loss: NamedLoss) -> bool:
     """Return whether the function is dptune's, or takes answers of the same shape."""
     known = _BY_NAME.get(loss.name)
     return loss.checked or (known is not None and getattr(loss.function, "func", loss.function) is known.function)
+
+
+def one_each(loss: NamedLoss, output: Array) -> Array:
+    """Return labels or numbers as a vector (n,); a loss of the user's own gets what the model answers."""
+    vector: Array = as_vector(output) if is_named(loss) and loss.output != "predict_proba" else output
+    return vector
 
 
 def per_example_loss(name: str, **options: float) -> NamedLoss:

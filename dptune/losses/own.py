@@ -13,6 +13,7 @@ import numpy as np
 
 from dptune._arrays import Array, Vector
 from dptune._checks import attempt
+from dptune.losses.models import classes_of
 from dptune.losses.named import NamedLoss
 from dptune.losses.steady import alike
 from dptune.privacy.seal.parsing import numbers
@@ -62,7 +63,7 @@ def mistake_of(loss: NamedLoss, model: Any, classes: Array | None, predictions: 
 
 def _as_private_ones(model: Any, predictions: Array) -> Vector:
     """Return answers as losses without labels receive them: float64, NaN for all that is not a number."""
-    classes = attempt(lambda: np.asarray(model.classes_), failed=None)
+    classes = attempt(lambda: np.asarray(classes_of(model)), failed=None)
     if classes is not None and classes.ndim == 1:
         return np.append(numbers(classes[:_ANSWERS])[0], np.nan)
     said = numbers(predictions)[0] if predictions.ndim == 1 else np.empty(0)

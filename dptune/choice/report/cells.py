@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from dptune._arrays import Array, Indices, Mask, Matrix, Vector
 from dptune._checks import attempt, column_names
-from dptune.losses.functions import label_codes, labels_and_proba
+from dptune.losses.functions import as_vector, label_codes, labels_and_proba
 from dptune.losses.named import NamedLoss, Output
 from dptune.losses.rows import Rows
 from dptune.privacy.seal.parsing import as_array, entries_of, numbers
@@ -162,6 +162,8 @@ class Asked:
         A regression has no classes: the true answers and the predictions, both (n,).
         """
         labels = self.labels
+        if self.output != "predict_proba":
+            answers = as_vector(answers)
         if labels is None:
             return np.zeros(0, dtype=np.intp), np.column_stack([_vector(y), _vector(answers)])
         codes = label_codes(y, labels)

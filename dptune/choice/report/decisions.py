@@ -17,8 +17,7 @@ from dptune._arrays import Indices, Mask, Vector
 from dptune._checks import attempt, real
 from dptune.choice.report.cells import DUST, Asked
 from dptune.errors import InputError
-from dptune.losses.functions import label_codes
-from dptune.privacy.seal.parsing import as_array
+from dptune.losses.functions import as_vector, label_codes
 
 USUAL = {"predict_proba": 0.5, "decision_function": 0.0}  # thresholds
 _NAMES = ("best_threshold_", "threshold")  # attributes of TunedThresholdClassifierCV and FixedThresholdClassifier
@@ -41,7 +40,7 @@ def threshold_of(model: Any, asked: Asked, own: Vector, predicted: Any, name: st
         InputError: ``predict`` decides some rows otherwise than the largest probability, or than any known threshold.
     """
     N, labels = len(own), asked.labels or ()
-    decided: Indices = attempt(label_codes, _vector(predicted), labels, failed=np.full(N, -1))
+    decided: Indices = attempt(label_codes, as_vector(predicted), labels, failed=np.full(N, -1))
     if len(decided) != N:
         decided = np.full(N, -1)
     if asked.positive is None:
@@ -59,12 +58,6 @@ def threshold_of(model: Any, asked: Asked, own: Vector, predicted: Any, name: st
         f"{_otherwise(model, apart, N, name)} a {score} above {usual:g} does. Give threshold={usual:g} to report that "
         f"decision, or a threshold that you decide by{_range(own, yes) if known.all() else ''}. Or give {_ALONE}"
     )
-
-
-def _vector(predicted: Any) -> Any:
-    """Return what ``predict`` answers as a vector; CatBoost's labels are a column (N, 1)."""
-    array = as_array(predicted)
-    return predicted if array is None or array.shape[1:] != (1,) else array.ravel()
 
 
 def _otherwise(model: Any, apart: int, N: int, name: str) -> str:

@@ -24,7 +24,7 @@ from dptune.choice.crossval import Folds, divided, folds_of, indexable, refuse_o
 from dptune.choice.report.cells import Asked
 from dptune.choice.report.decisions import threshold_of
 from dptune.errors import InputError, MissingExtra
-from dptune.losses.models import how_to_wrap
+from dptune.losses.models import classes_of, how_to_wrap
 from dptune.losses.named import Output
 
 FEWEST = 20  # public rows
@@ -74,7 +74,7 @@ def how_to_ask(model: Any, positive: Any = None) -> Asked:
             f"this {type(model).__name__} has a report() of its own. Call that, or give its .best_estimator_. Nothing "
             "was charged."
         )
-    classes = getattr(model, "classes_", None)
+    classes = classes_of(model)
     if classes is None:
         if wrap := how_to_wrap(model):
             raise InputError(f"this {type(model).__name__} does not say its labels. {wrap} Nothing was charged.")
