@@ -157,7 +157,7 @@ def test_what_make_test_skips_without_pytorch_is_what_make_test_torch_runs() -> 
     needing = {
         path.relative_to(ROOT).as_posix(): text
         for path in ROOT.glob("tests/**/test_*.py")
-        if re.search(r'importorskip\("(torch|opacus|skorch|botorch)', text := path.read_text())
+        if re.search(r'importorskip\("(torch|opacus|skorch|botorch|catboost)', text := path.read_text())
         and "pytestmark = [pytest.mark.slow" not in text  # `make audit` has those
     }
     assert len(needing) > 2

@@ -157,7 +157,7 @@ def test_one_odd_row_leaves_the_others_every_bit():
 
 @pytest.mark.torch
 @pytest.mark.filterwarnings("ignore")  # skorch's own, of what PyTorch deprecates
-def test_a_skorch_network_is_an_estimator():
+def test_skorch_networks_are_estimators():
     torch = pytest.importorskip("torch")
     skorch = pytest.importorskip("skorch")
     net = skorch.NeuralNetClassifier(network(torch, 2), max_epochs=2, criterion=torch.nn.CrossEntropyLoss, verbose=0)
@@ -166,3 +166,10 @@ def test_a_skorch_network_is_an_estimator():
     losses = estimator_losses("log_loss", net, rows.X, rows.y, like=rows.like)
     p = net.predict_proba(Z[VAL].astype(np.float32))
     assert losses == pytest.approx(-np.log(p[np.arange(len(p)), y[VAL]]), rel=1e-3, abs=1e-6)
+    of_numbers = skorch.NeuralNetRegressor(network(torch, 1), max_epochs=2, verbose=0)
+    of_numbers.fit(rows.like, y[TRAIN].astype(np.float32)[:, None])
+    said = of_numbers.predict(rows.X.astype(np.float32))
+    assert said.shape == (len(said), 1)
+    assert estimator_losses("mse", of_numbers, rows.X, rows.y, like=rows.like) == pytest.approx(
+        (said[:, 0] - rows.y) ** 2
+    )
