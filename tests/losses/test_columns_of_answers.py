@@ -91,3 +91,31 @@ def test_a_regressor_with_an_empty_list_of_labels_is_one(tmp_path: Path) -> None
     assert found.mean_absolute_error.value == pytest.approx(exact.mean(), rel=0.02)
     own = NamedLoss("own", lambda y, prediction: np.abs(y - prediction), "predict")
     np.testing.assert_allclose(estimator_losses(own, model, *private), exact)
+
+
+class OddRow(Column):
+    """Answers lists of one entry; for a row that begins with 99 something else."""
+
+    def __init__(self, model: Any, odd: Any, listed: bool) -> None:
+        super().__init__(model, "predict")
+        self._odd, self._listed = odd, listed
+
+    def _answers(self, X: Any) -> Any:
+        rows = [self._odd if row[0] == 99.0 else [said] for row, said in zip(X, self._method(X).tolist(), strict=True)]
+        if self._listed or len(set(map(np.shape, rows))) > 1:
+            return rows if self._listed else np.fromiter(rows, dtype=object, count=len(rows))
+        return np.array(rows)
+
+
+@pytest.mark.parametrize("listed", [False, True], ids=["array", "list"])
+@pytest.mark.parametrize("odd", [[], [None], ["zz"], [1.0, 2.0], [[1.0]], 1.0], ids=repr)
+@pytest.mark.parametrize("name", ["zero_one", "squared_error"])
+def test_an_odd_answer_in_a_column_is_one_persons(name: str, odd: Any, listed: bool) -> None:
+    X, y = PRIVATE[0].copy(), PRIVATE[1]
+    model = OddRow((LogisticRegression() if name == "zero_one" else Ridge()).fit(*PUBLIC), odd, listed)
+    usual = estimator_losses(name, model, X, y)
+    assert np.isfinite(usual).all()
+    X[7, 0] = 99.0
+    changed = estimator_losses(name, model, X, y)
+    others = np.arange(len(y)) != 7
+    np.testing.assert_array_equal(changed[others], usual[others])
